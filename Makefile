@@ -1,0 +1,37 @@
+# make train   the toy run, from raw data to a drafter
+# make test    style, types and tests
+# make setup   only the environment
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: setup train test lint
+
+setup: $(VENV)/base.done
+
+train: setup
+	$(BIN)/snakemake --cores all train
+
+test: $(VENV)/test.done lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/test.done
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/snakefmt --check Snakefile rules
+	$(BIN)/snakemake --lint
+
+# torch comes first and with its dependencies, so that a CPU build is taken where one is offered;
+# the constraints keep those dependencies at their pins.
+$(VENV)/base.done: requirements/base.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Draftmill needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --constraint requirements/base.txt torch==2.13.0
+	$(PIP) --no-deps --requirement requirements/base.txt
+	touch $@
+
+$(VENV)/test.done: $(VENV)/base.done requirements/test.txt
+	$(PIP) --no-deps --requirement requirements/test.txt
+	touch $@
