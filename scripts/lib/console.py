@@ -1,0 +1,150 @@
+"""What a stage shows while it works, and where the rest goes.
+
+A script's standard output and error go to its log file, with all that libraries print. The
+terminal gets one line when the stage starts, a progress bar (or a line every ten seconds where
+there is no terminal), and one line with the result and the time that it took.
+"""
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from tqdm import tqdm
+
+from lib.jobs import MAIN_PROCESS
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Stage:
+    """The terminal of a running stage."""
+
+    def __init__(self, name: str, terminal: TextIO):
+        self._name = name
+        self._terminal = terminal
+        self._start = time.monotonic()
+        self._result = ""
+
+    def say(self, text: str) -> None:
+        """Show one line about the stage."""
+        print(f"{self._name}: {text}", file=self._terminal, flush=True)
+
+    def result(self, text: str) -> None:
+        """Set what the last line of the stage will say."""
+        self._result = text
+
+    @contextmanager
+    def progress(self, what: str, total: int | None = None) -> Iterator["Progress"]:
+        """Show the progress of `total` steps (unknown if None) while the block runs."""
+        with Progress(f"{self._name}: {what}", total, self._terminal) as progress:
+            yield progress
+
+    def close(self) -> None:
+        """Show the result and the time that the stage took."""
+        seconds = time.monotonic() - self._start
+        self.say(f"{self._result or 'done'} ({seconds:.1f} s)")
+
+
+class Progress:
+    """A bar on a terminal; elsewhere a line every ten seconds."""
+
+    def __init__(self, what: str, total: int | None, terminal: TextIO):
+        self._is_terminal = terminal.isatty()
+        self._terminal = terminal
+        self._what = what
+        self._bar = tqdm(
+            desc=what,
+            total=total,
+            file=terminal,
+            disable=not self._is_terminal,
+            leave=False,
+            mininterval=0.5,
+        )
+        self._total = total
+        self._done = 0
+        self._start = self._last = time.monotonic()
+
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.close()
+
+    def advance(self, steps: int = 1) -> None:
+        """Note that `steps` more steps are done."""
+        self._done += steps
+        self._bar.update(steps)
+        now = time.monotonic()
+        if not self._is_terminal and now - self._last >= _SECONDS_BETWEEN_LINES:
+            self._last = now
+            print(self._line(now - self._start), file=self._terminal, flush=True)
+
+    def reach(self, done: int, total: int) -> None:
+        """Note that `done` of `total` steps are done."""
+        self._total = self._bar.total = total
+        self.advance(done - self._done)
+
+    def _line(self, seconds: float) -> str:
+        rate = self._done / seconds
+        if not self._total:
+            return f"{self._what}: {self._done} ({rate:.1f}/s)"
+        left = (self._total - self._done) / rate if rate else 0.0
+        return f"{self._what}: {self._done} of {self._total} ({rate:.1f}/s, {left:.0f} s left)"
+
+
+@contextmanager
+def stage(name: str, log: Path) -> Iterator[Stage]:
+    """Run a script's work as a stage that logs to `log`.
+
+    A `ValueError` or `OSError` is bad input: it ends the script with exit code 1 and its message
+    as one line. Any other exception is a defect: it ends the script with a pointer to the log,
+    which holds the traceback. The script stops by itself when the Snakemake run that started it
+    is gone.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    terminal = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
+    _send_output_to(log)
+    _stop_with_main_process()
+    current = Stage(name, terminal)
+    try:
+        yield current
+    except (ValueError, OSError) as error:
+        traceback.print_exc()
+        current.say(f"error: {error}")
+        sys.exit(1)
+    except KeyboardInterrupt:
+        current.say("interrupted; the same command goes on from here")
+        sys.exit(130)
+    except Exception as error:
+        traceback.print_exc()
+        current.say(f"error: {type(error).__name__}: {error} (traceback in {log})")
+        sys.exit(1)
+    current.close()
+
+
+def _send_output_to(log: Path) -> None:
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o644)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)
+
+
+def _stop_with_main_process() -> None:
+    """End this process when the main process has gone without a chance to end it itself."""
+    main = os.environ.get(MAIN_PROCESS)
+    if main and Path(f"/proc/{main}").exists():
+        threading.Thread(target=_watch, args=(main,), daemon=True).start()
+
+
+def _watch(main: str) -> None:
+    while Path(f"/proc/{main}").exists():
+        time.sleep(0.5)
+    os._exit(143)

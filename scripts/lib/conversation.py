@@ -1,0 +1,216 @@
+"""The one type of a conversation, and the record that it is stored as.
+
+A record is one line of `sources/*.jsonl`, `merged/sharegpt.jsonl` and `responses/sharegpt.jsonl`;
+docs/data-format.md describes it. Text is kept to the character.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, Literal, get_args
+
+from lib.digest import digest
+
+Role = Literal["system", "human", "gpt", "tool"]
+Split = Literal["train", "validation"]
+
+ROLES: frozenset[str] = frozenset(get_args(Role))
+
+REASONS = {
+    "malformed_row": "the raw row has not the shape of its format",
+    "unknown_role": "a turn has a role outside the closed table",
+    "no_user_turn": "no turn of a person is left",
+    "no_conversation": "the row holds no turn at all",
+    "empty_turn": "a turn has neither text nor a tool call",
+    "misplaced_system": "a system turn stands after other turns",
+    "control_token": "text holds a chat control token such as <|im_end|>",
+    "stray_think_tag": "a think tag stands outside a leading reasoning block",
+    "invalid_tools": "the list of tools is not a list of named functions",
+    "invalid_call": "a tool call is cut off, has no name or its arguments are no JSON object",
+    "undeclared_tool": "a call names a function that the conversation does not offer",
+    "unmatched_result": "a tool result answers no call, or a call has no result",
+    "over_quota": "the source has more rows than its max_samples",
+}
+"""Every reason why a raw row may be rejected, in one place."""
+
+
+class Rejected(Exception):
+    """A row that cannot be represented faithfully, and why.
+
+    Raised inside, returned at the border.
+    """
+
+    def __init__(self, reason: str, detail: str = ""):
+        assert reason in REASONS, reason
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call of a function; `arguments` is the JSON text of an object."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one side said: text, the reasoning before it, and calls of tools."""
+
+    role: Role
+    text: str
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Turns in order and the tools on offer.
+
+    Attributes:
+        tools: JSON text of a non-empty list of tools in OpenAI's form, or "".
+        source: name of the source, "" until the conversation is stored.
+        id: identity from source and content, "" until the conversation is stored.
+        split: "train" or "validation", "" before the merge.
+        repairs: names of what was mended while reading; counted, never stored.
+
+    """
+
+    turns: tuple[Turn, ...]
+    tools: str = ""
+    source: str = ""
+    id: str = ""
+    split: Split | Literal[""] = ""
+    repairs: tuple[str, ...] = ()
+
+    def of_source(self, source: str) -> "Conversation":
+        """Return the conversation with its source and the identity that follows from both."""
+        return replace(self, source=source, id=f"{source}-{self.fingerprint()}")
+
+    def fingerprint(self) -> str:
+        """Return 16 hexadecimal digits that depend on turns and tools alone."""
+        return digest([[_turn_record(turn) for turn in self.turns], self.tools])[:16]
+
+    def prompt(self) -> str:
+        """Return the text of the first turn of a person."""
+        return next(turn.text for turn in self.turns if turn.role == "human")
+
+
+Converter = Callable[[Mapping[str, Any]], Conversation]
+
+
+def rejecting(convert: Converter) -> Callable[[Mapping[str, Any]], Conversation | Rejected]:
+    """Turn a raised rejection into a returned one.
+
+    A row of a wrong shape (a missing key, a number where a list should be) is rejected too, so
+    that one bad row never stops a run.
+    """
+
+    @wraps(convert)
+    def wrapper(row: Mapping[str, Any]) -> Conversation | Rejected:
+        try:
+            return convert(row)
+        except Rejected as rejected:
+            return rejected
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            return Rejected("malformed_row", f"{type(error).__name__}: {error}")
+
+    return wrapper
+
+
+def to_record(conversation: Conversation) -> dict[str, Any]:
+    """Return the record of a conversation: keys in the fixed order, empty ones left out."""
+    record: dict[str, Any] = {
+        "id": conversation.id,
+        "source": conversation.source,
+        "conversations": [_turn_record(turn) for turn in conversation.turns],
+    }
+    if conversation.tools:
+        record["tools"] = conversation.tools
+    if conversation.split:
+        record["split"] = conversation.split
+    return record
+
+
+def from_record(record: Mapping[str, Any]) -> Conversation:
+    """Return the conversation of a record.
+
+    Raises:
+        ValueError: the record has another shape than `to_record` gives.
+
+    """
+    try:
+        return Conversation(
+            turns=tuple(_turn_from_record(turn) for turn in record["conversations"]),
+            tools=record.get("tools", ""),
+            source=record["source"],
+            id=record["id"],
+            split=record.get("split", ""),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a conversation record: {type(error).__name__}: {error}") from error
+
+
+def _turn_record(turn: Turn) -> dict[str, Any]:
+    record: dict[str, Any] = {"from": turn.role, "value": turn.text}
+    if turn.reasoning:
+        record["reasoning_content"] = turn.reasoning
+    if turn.tool_calls:
+        record["tool_calls"] = [
+            {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": call.arguments},
+            }
+            for call in turn.tool_calls
+        ]
+    if turn.tool_call_id:
+        record["tool_call_id"] = turn.tool_call_id
+    return record
+
+
+def _turn_from_record(record: Mapping[str, Any]) -> Turn:
+    if record["from"] not in ROLES or not isinstance(record["value"], str):
+        raise TypeError(f"turn of {record['from']!r} with a {type(record['value']).__name__}")
+    return Turn(
+        role=record["from"],
+        text=record["value"],
+        reasoning=record.get("reasoning_content", ""),
+        tool_calls=tuple(
+            ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
+            for call in record.get("tool_calls", ())
+        ),
+        tool_call_id=record.get("tool_call_id", ""),
+    )
+
+
+def to_messages(turns: tuple[Turn, ...]) -> list[dict[str, Any]]:
+    """Return turns as chat templates expect them: OpenAI roles, arguments as objects.
+
+    Assistant turns always carry `reasoning_content`, so that no template looks for reasoning
+    inside the text of an answer.
+    """
+    names = {"system": "system", "human": "user", "gpt": "assistant", "tool": "tool"}
+    messages: list[dict[str, Any]] = []
+    for turn in turns:
+        message: dict[str, Any] = {"role": names[turn.role], "content": turn.text}
+        if turn.role == "gpt":
+            message["reasoning_content"] = turn.reasoning
+        if turn.tool_calls:
+            message["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.name, "arguments": json.loads(call.arguments)},
+                }
+                for call in turn.tool_calls
+            ]
+        if turn.tool_call_id:
+            message["tool_call_id"] = turn.tool_call_id
+        messages.append(message)
+    return messages

@@ -1,0 +1,18 @@
+"""What every job finds in its environment."""
+
+import os
+import sys
+from pathlib import Path
+
+MAIN_PROCESS = "DRAFTMILL_MAIN_PROCESS"
+"""Environment variable with the process id of the Snakemake run that a script works for."""
+
+
+def prepare_environment() -> None:
+    """Make jobs use this interpreter as `python`, and tell them whom they work for.
+
+    The environment of a rule's conda environment is put in front of this one by Snakemake.
+    """
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    os.environ[MAIN_PROCESS] = str(os.getpid())
+    os.environ["PYTHONUNBUFFERED"] = "1"

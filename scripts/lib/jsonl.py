@@ -1,0 +1,82 @@
+"""The one reader and the one writer of JSON lines."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from lib.files import atomic_path
+
+
+class JsonlWriter:
+    """Writes one JSON value a line and counts the lines."""
+
+    def __init__(self, path: Path):
+        self._file = path.open("w", encoding="utf-8", newline="\n")
+        self.count = 0
+
+    def write(self, value: Any) -> None:
+        """Append one value; keys keep their order and text its characters."""
+        self._file.write(json.dumps(value, ensure_ascii=False, allow_nan=False))
+        self._file.write("\n")
+        self.count += 1
+
+    def close(self) -> None:
+        """Flush and close the file."""
+        self._file.close()
+
+
+@contextmanager
+def jsonl_writer(path: Path) -> Iterator[JsonlWriter]:
+    """Open `path` for streaming; the file appears only when the block ends well."""
+    with atomic_path(path) as partial:
+        writer = JsonlWriter(partial)
+        try:
+            yield writer
+        finally:
+            writer.close()
+
+
+def read_jsonl(path: Path) -> Iterator[Any]:
+    """Yield the value of each line, one at a time.
+
+    Raises:
+        ValueError: a line is not JSON; names the file and the byte where the line starts.
+
+    """
+    for _, value in read_jsonl_with_offsets(path):
+        yield value
+
+
+def read_jsonl_with_offsets(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield for each line the byte where it starts, for `read_jsonl_at`, and its value.
+
+    Raises:
+        ValueError: as `read_jsonl`.
+
+    """
+    offset = 0
+    with path.open("rb") as file:
+        for line in file:
+            yield offset, _parse(line, path, offset)
+            offset += len(line)
+
+
+def read_jsonl_at(file: BinaryIO, offset: int) -> Any:
+    """Return the value of the line of an open file that starts at a byte."""
+    file.seek(offset)
+    return _parse(file.readline(), Path(file.name), offset)
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a file."""
+    with path.open("rb") as file:
+        return sum(1 for _ in file)
+
+
+def _parse(line: bytes, path: Path, offset: int) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{path}: the line at byte {offset} is not JSON: {error}") from error
