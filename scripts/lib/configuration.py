@@ -1,0 +1,251 @@
+"""The configuration: completed with defaults, checked, and cut into the settings of each stage."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+from jsonschema import Draft202012Validator, ValidationError
+
+from lib.digest import digest
+from lib.formats import format_names
+from lib.target import TargetFacts, read_facts
+
+Config = dict[str, Any]
+
+TOY_PLAN = Path("resources/toy_target")
+"""What the toy target is built from; it holds configuration files like any model folder."""
+
+
+class ConfigurationError(ValueError):
+    """The configuration is wrong; one line for each mistake, each naming its key."""
+
+
+def load_schema(path: Path) -> Config:
+    """Read the schema of the configuration."""
+    schema: Config = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return schema
+
+
+def complete(config: Mapping[str, Any], schema: Config, root: Path) -> Config:
+    """Check a configuration and return it with every default filled in.
+
+    Args:
+        root: the project's folder, which relative paths start from.
+
+    Raises:
+        ConfigurationError: names every mistake.
+
+    """
+    filled: Config = _fill(config, schema, schema)
+    errors = sorted(Draft202012Validator(schema).iter_errors(filled), key=lambda e: list(e.path))
+    problems = [_explain(error) for error in errors] or list(_cross_check(filled, root))
+    if problems:
+        raise ConfigurationError("\n".join(problems))
+    return filled
+
+
+def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, Any]:
+    """Return the settings that a stage gets, which is what makes it stale besides its input.
+
+    Files that a stage reads are its inputs, so their paths are not among its settings.
+
+    Args:
+        config: a complete configuration.
+        stage: name of the rule.
+        source: name of the source, for the two rules that work on one.
+
+    """
+    target, train = config["target"], config["train"]
+    mode = {key: target[key] for key in ("thinking", "preserve_thinking", "trust_remote_code")}
+    trust = {"trust_remote_code": target["trust_remote_code"]}
+    match stage:
+        case "fetch_source":
+            return _pick(source_entry(config, source), "files", "hub", "urls")
+        case "normalize_source":
+            keys = ("name", "format", "max_samples", "max_reject_rate")
+            return _pick(source_entry(config, source), *keys)
+        case "merge_sources":
+            rules = _without(config["merge"], "decontaminate")
+            return {**rules, "sources": source_names(config)}
+        case "fetch_target" | "build_toy_target":
+            return _pick(target, "name", "build", "hub", "path")
+        case "regenerate_responses":
+            return {**mode, **_without(config["responses"], "mode")}
+        case "tokenize_conversations":
+            return {**mode, **config["tokenize"]}
+        case "verify_dataset":
+            return {**config["verify"], **trust}
+        case "extract_hidden_states":
+            layers = {"layer_ids": train["target_layer_ids"]}
+            return {**config["hidden_states"], **layers, **trust}
+        case "train_drafter":
+            return {**train, **trust}
+        case "export_drafter":
+            return _pick(target, "thinking")
+        case "evaluate_drafter":
+            return {**mode, **_without(config["evaluate"], "prompts")}
+        case "report":
+            return _pick(config, "run")
+    raise ValueError(f"no stage {stage!r}")
+
+
+def source_names(config: Config) -> list[str]:
+    """Return the names of the sources in their order."""
+    return [entry["name"] for entry in config["sources"]]
+
+
+def source_entry(config: Config, name: str) -> dict[str, Any]:
+    """Return the configuration of a source."""
+    entry: dict[str, Any] = next(e for e in config["sources"] if e["name"] == name)
+    return entry
+
+
+def target_folder(config: Config) -> str:
+    """Return the target's folder, `models/{name}@{rev8}`.
+
+    The eight digits are the hub's revision, or a digest of where else the target comes from.
+    """
+    target = config["target"]
+    if "hub" in target:
+        revision = target["hub"]["revision"]
+    else:
+        revision = digest(_pick(target, "build", "path"))
+    return f"models/{target['name']}@{revision[:8]}"
+
+
+def _pick(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: values[key] for key in keys if key in values}
+
+
+def _without(values: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name != key}
+
+
+def _fill(value: Any, schema: Config, root: Config) -> Any:
+    """Return `value` with the defaults of its schema, at every depth."""
+    if reference := schema.get("$ref"):
+        schema = root["$defs"][reference.rpartition("/")[2]]
+    if isinstance(value, Mapping):
+        properties = schema.get("properties", {})
+        defaults = {name: sub["default"] for name, sub in properties.items() if "default" in sub}
+        return {
+            name: _fill(item, properties.get(name, {}), root)
+            for name, item in {**defaults, **value}.items()
+        }
+    if isinstance(value, list):
+        return [_fill(item, schema.get("items", {}), root) for item in value]
+    return value
+
+
+def _explain(error: ValidationError) -> str:
+    """Return one line: the key, what was wrong and what is allowed."""
+    key = _key(error.absolute_path)
+    value = repr(error.instance)[:60]
+    expected, rule, found = _untyped(error)
+    match error.validator:
+        case "additionalProperties":
+            known = sorted(rule["properties"])
+            extra = sorted(set(found) - set(known))
+            where = f"{key}.{extra[0]}" if key else extra[0]
+            return f"{where}: unknown key; allowed here: {', '.join(known)}"
+        case "required":
+            missing = sorted(set(expected) - set(found))
+            where = f"{key}.{missing[0]}" if key else missing[0]
+            return f"{where}: is missing"
+        case "type":
+            wanted = expected if isinstance(expected, str) else " or ".join(expected)
+            return f"{key}: must be {wanted}, is {value} ({type(found).__name__})"
+        case "enum":
+            return f"{key}: is {value}, must be one of {', '.join(map(str, expected))}"
+        case "pattern":
+            return f"{key}: {value} is not allowed; must match {expected}"
+    return f"{key}: {error.message}"
+
+
+def _untyped(error: ValidationError) -> tuple[Any, Any, Any]:
+    """Return what was expected, the schema at that place, and what was found."""
+    return error.validator_value, error.schema, error.instance
+
+
+def _key(path: Any) -> str:
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+    return text
+
+
+def _cross_check(config: Config, root: Path) -> Iterator[str]:
+    """Yield what a schema cannot say."""
+    yield from _check_sources(config, root)
+    yield from _exactly_one("target", config["target"], ("build", "hub", "path"))
+    for section, key in (("merge", "decontaminate"), ("evaluate", "prompts")):
+        for number, path in enumerate(config[section][key]):
+            if not (root / path).is_file():
+                yield f"{section}.{key}[{number}]: {path} is not there"
+    path = config["target"].get("path")
+    if path is not None and not (root / path / "config.json").is_file():
+        yield f"target.path: {path} is no model folder (no config.json)"
+    yield from _check_drafter(config, _known_facts(config, root))
+
+
+def _check_sources(config: Config, root: Path) -> Iterator[str]:
+    names = source_names(config)
+    for number, entry in enumerate(config["sources"]):
+        key = f"sources[{number}]"
+        if entry["name"] in names[:number]:
+            yield f"{key}.name: {entry['name']} is the name of another source too"
+        if entry["format"] not in format_names():
+            yield f"{key}.format: {entry['format']!r} is none of {', '.join(format_names())}"
+        yield from _exactly_one(key, entry, ("files", "hub", "urls"))
+        for place, path in enumerate(entry.get("files", ())):
+            if not (root / path).is_file():
+                yield f"{key}.files[{place}]: {path} is not there"
+        file_names = [PurePosixPath(path).name for path in entry.get("files", ())]
+        if len(set(file_names)) < len(file_names):
+            yield f"{key}.files: two files have the same name"
+
+
+def _exactly_one(key: str, values: Mapping[str, Any], choices: tuple[str, ...]) -> Iterator[str]:
+    given = [choice for choice in choices if choice in values]
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        yield f"{key}: needs exactly one of {', '.join(choices)}; has {found}"
+
+
+def _known_facts(config: Config, root: Path) -> TargetFacts | None:
+    """Return the facts of the target if its configuration files are at hand already."""
+    target = config["target"]
+    folders = [root / target_folder(config)]
+    folders += [root / TOY_PLAN] if "build" in target else []
+    folders += [root / target["path"]] if "path" in target else []
+    known = [folder for folder in folders if (folder / "config.json").is_file()]
+    return read_facts(known[0]) if known else None
+
+
+def _check_drafter(config: Config, facts: TargetFacts | None) -> Iterator[str]:
+    train = config["train"]
+    layer_ids = train["target_layer_ids"]
+    if layer_ids != sorted(set(layer_ids)):
+        yield f"train.target_layer_ids: {layer_ids} must rise without repetition"
+    for number, layer in enumerate(train["full_attention_layers"]):
+        if layer >= train["layers"]:
+            yield (
+                f"train.full_attention_layers[{number}]: {layer} must be below "
+                f"train.layers, {train['layers']}"
+            )
+    if train["sequence_length"] < config["tokenize"]["seq_length"]:
+        yield (
+            f"train.sequence_length: {train['sequence_length']} must not be below "
+            f"tokenize.seq_length, {config['tokenize']['seq_length']}"
+        )
+    if facts is None:
+        return
+    if max(layer_ids) >= facts.layers:
+        yield (
+            f"train.target_layer_ids: {layer_ids} must be between 0 and {facts.layers - 1}, "
+            f"for the target has {facts.layers} layers"
+        )
+    for what, token in (("end", facts.end_token), ("padding", facts.pad_token)):
+        if token is not None and train["mask_token"] == token:
+            yield f"train.mask_token: {token!r} is the {what} token of the target"

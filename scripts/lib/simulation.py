@@ -1,0 +1,111 @@
+"""Exact greedy block verification in this process: what a server would accept, without a server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from speculators import SpeculatorModel
+from speculators.models.dflash import DFlashSpeculatorConfig
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """How many drafted tokens the target accepted over one answer.
+
+    Attributes:
+        drafts: number of blocks that were drafted.
+        by_position: for each position after the anchor, how many blocks were accepted that far.
+
+    """
+
+    drafts: int
+    by_position: tuple[int, ...]
+
+    @property
+    def accepted(self) -> int:
+        """Number of drafted tokens that were accepted."""
+        return sum(self.by_position)
+
+
+class SimulatedDrafter:
+    """An exported DFlash drafter next to its target."""
+
+    def __init__(self, folder: Path, target: Path):
+        config = DFlashSpeculatorConfig.from_pretrained(folder)
+        config.transformer_layer_config._attn_implementation = "sdpa"
+        # The drafter takes embeddings and output head from its target, wherever that lies now.
+        config.speculators_config.verifier.name_or_path = str(target)
+        model: Any = SpeculatorModel.from_pretrained(folder, config=config)
+        self._model = model.float().eval()
+        self.block_size: int = config.block_size
+        self.layer_ids: list[int] = list(config.aux_hidden_state_layer_ids)
+
+    def acceptance(
+        self, ids: Sequence[int], prompt_length: int, states: torch.Tensor
+    ) -> Acceptance:
+        """Draft along the target's own greedy answer and count what it would have accepted.
+
+        Args:
+            ids: prompt and answer, length L.
+            prompt_length: number of tokens of the prompt.
+            states: the target's hidden states, shape [L, layers + 1, hidden size].
+
+        Returns:
+            The counts of a server that drafts after every accepted block.
+
+        """
+        anchors = list(range(prompt_length, len(ids) - 1))
+        if not anchors:
+            return Acceptance(0, (0,) * (self.block_size - 1))
+        drafted = self._draft(ids, anchors, states)
+        by_position = [0] * (self.block_size - 1)
+        drafts = 0
+        anchor = anchors[0]
+        while anchor < len(ids) - 1:
+            accepted = _agreement(drafted[anchor - anchors[0]], ids[anchor + 1 :])
+            for position in range(accepted):
+                by_position[position] += 1
+            drafts += 1
+            anchor += accepted + 1
+        return Acceptance(drafts, tuple(by_position))
+
+    def _draft(
+        self, ids: Sequence[int], anchors: list[int], states: torch.Tensor
+    ) -> list[list[int]]:
+        """Return the tokens drafted after each anchor, all computed in one pass.
+
+        Uses the model's own training pass (speculators 0.9.0), whose attention mask lets the
+        block of an anchor see only what stands before the anchor.
+        """
+        length = len(ids) + self.block_size
+        padding = self.block_size
+        tokens = torch.nn.functional.pad(torch.tensor([list(ids)]), (0, padding))
+        padded = torch.nn.functional.pad(states.float(), (0, 0, 0, 0, 0, padding))
+        wanted = torch.zeros(1, length, dtype=torch.long)
+        wanted[0, anchors] = 1
+        documents = torch.full((1, length), -1)
+        documents[0, : len(ids)] = 0
+        with torch.inference_mode():
+            _, logits, *_ = self._model._backbone_forward(
+                padded[:, :-1].flatten(1).unsqueeze(0),
+                tokens,
+                wanted,
+                padded[:, -1].unsqueeze(0),
+                documents,
+                max_anchors=len(anchors),
+            )
+        choices = logits.argmax(-1)
+        if self._model.d2t is not None:
+            choices = choices + self._model.d2t[choices]
+        blocks: list[list[int]] = choices.view(len(anchors), self.block_size)[:, 1:].tolist()
+        return blocks
+
+
+def _agreement(drafted: Sequence[int], actual: Sequence[int]) -> int:
+    """Return how many tokens agree before the first that does not."""
+    for count, (one, other) in enumerate(zip(drafted, actual, strict=False)):
+        if one != other:
+            return count
+    return min(len(drafted), len(actual))

@@ -1,0 +1,281 @@
+"""A drafter trained by speculators on verified rows, resumable after any interruption.
+
+Checkpoints lie in a folder named by everything that shaped them: a changed configuration, data
+set or target starts a folder of its own and never continues a foreign run.
+"""
+
+import fcntl
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from lib.digest import digest
+from lib.files import read_json, remove, write_json, write_text
+from lib.processes import guarded_process
+from lib.rendering import Renderer, ThinkingMode
+from lib.target import read_facts
+
+LAUNCHER = Path(__file__).with_name("training_launcher.py")
+
+
+@dataclass(frozen=True)
+class TrainSettings:
+    """What decides the drafter; config/README.md says what the keys mean."""
+
+    algorithm: str
+    layers: int
+    block_size: int
+    target_layer_ids: list[int]
+    mask_token: str | int
+    epochs: int
+    learning_rate: float
+    optimizer: str
+    sequence_length: int
+    anchors: int
+    sliding_window: int
+    full_attention_layers: list[int] = field(default_factory=list)
+    seed: int = 0
+    gpus: int = 0
+    trust_remote_code: bool = False
+
+
+class TrainingError(ValueError):
+    """The trainer stopped before the last epoch was done."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a drafter is trained on, each finished by the stage before."""
+
+    tokenized: Path
+    target: Path
+    hidden_states: Path
+
+
+def train_drafter(
+    settings: TrainSettings,
+    inputs: Inputs,
+    result: Path,
+    log: Path,
+    say: Callable[[str], None],
+    advance: Callable[[int, int], None],
+) -> dict[str, Any]:
+    """Train, or go on with, the drafter of these settings and inputs; write `result` last.
+
+    Args:
+        result: `train.json`; the checkpoints lie beside it in `checkpoints/`.
+        log: file for all that the trainer prints.
+        advance: called with (steps done, steps in all) while the trainer works.
+
+    Returns:
+        The content of `result`.
+
+    Raises:
+        ValueError: the settings do not fit the target or its data.
+        TrainingError: the trainer failed or was interrupted.
+
+    """
+    stats = read_json(inputs.tokenized / "stats.json")
+    states = read_json(inputs.hidden_states)
+    mask_token_id = resolve_mask_token(settings, inputs)
+    layers = read_facts(inputs.target).layers
+    if max(settings.target_layer_ids) >= layers:
+        raise ValueError(
+            f"train.target_layer_ids: {settings.target_layer_ids} must be below {layers}, the "
+            "number of layers of the target"
+        )
+    if states["rows"] != stats["content"]:
+        raise ValueError(f"{inputs.hidden_states} belongs to another data set")
+    identity = {
+        "settings": vars(settings),
+        "rows": stats["content"],
+        "target": states["target"],
+        "hidden_states": states["folder"],
+    }
+    folder = result.parent / "checkpoints" / digest(identity)[:8]
+    folder.mkdir(parents=True, exist_ok=True)
+    with _only_trainer_in(folder, say):
+        done = _drop_incomplete_checkpoints(folder)
+        if done:
+            say(f"going on after epoch {done} of {settings.epochs}")
+        if done < settings.epochs:
+            config = _trainer_config(settings, inputs, folder, mask_token_id, stats)
+            write_text(folder / "trainer.yaml", yaml.safe_dump(config, sort_keys=False))
+            _run_trainer(settings, folder, log, advance)
+            _require_all_epochs(settings.epochs, folder, log)
+    best = folder / (folder / "checkpoint_best").readlink()
+    outcome = {
+        "checkpoints": str(folder.relative_to(result.parent)),
+        "best_epoch": int(best.name) + 1,
+        "best_checkpoint": str(best.relative_to(result.parent)),
+        "validation": read_json(best / "val_metrics.json"),
+        "validation_acceptance_length": read_json(best / "val_metrics.json")["eal_epoch"],
+        "mask_token_id": mask_token_id,
+        "train_rows": stats["train_rows"],
+        "validation_rows": stats["validation_rows"],
+        "supervised_tokens": stats["supervised_tokens"],
+        "versions": {name: version(name) for name in ("speculators", "transformers", "torch")},
+    }
+    write_json(result, outcome)
+    return outcome
+
+
+def resolve_mask_token(settings: TrainSettings, inputs: Inputs) -> int:
+    """Return the id of the mask token.
+
+    Raises:
+        ValueError: it does not exist, ends a turn or pads, or occurs in the data.
+
+    """
+    token = settings.mask_token
+    renderer = Renderer(inputs.target, ThinkingMode(), settings.trust_remote_code)
+    vocabulary = read_facts(inputs.target).vocabulary
+    if isinstance(token, str):
+        number = renderer.tokenizer.get_vocab().get(token)
+        if number is None:
+            raise ValueError(f"train.mask_token: {token!r} is no token of the target")
+    else:
+        number = token
+    if not 0 <= number < vocabulary:
+        raise ValueError(f"train.mask_token: {number} is not below the vocabulary, {vocabulary}")
+    if number in renderer.end_of_turn_ids | {renderer.tokenizer.pad_token_id}:
+        raise ValueError(f"train.mask_token: {token!r} ends a turn or is padding")
+    frequencies = torch.load(inputs.tokenized / "token_freq.pt", weights_only=True)
+    if number in frequencies:
+        raise ValueError(f"train.mask_token: {token!r} occurs in the data")
+    return int(number)
+
+
+def _trainer_config(
+    settings: TrainSettings, inputs: Inputs, folder: Path, mask_token_id: int, stats: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the configuration of `speculators train` (version 0.9.0)."""
+    on_cpu = settings.gpus == 0
+    return {
+        "train": {
+            "speculator_type": settings.algorithm,
+            "seed": settings.seed,
+            "verifier": {
+                "verifier_name_or_path": str(inputs.target),
+                "trust_remote_code": settings.trust_remote_code,
+            },
+            "draft": {
+                "num_layers": settings.layers,
+                "target_layer_ids": settings.target_layer_ids,
+                "mask_token_id": mask_token_id,
+                "sliding_window": settings.sliding_window,
+                "full_attention_indices": settings.full_attention_layers,
+                "draft_attn_impl": "sdpa" if on_cpu else "simple_flex_attention",
+            },
+            "data": {
+                "data_path": str(inputs.tokenized),
+                "total_seq_len": settings.sequence_length,
+                "train_data_ratio": stats["train_data_ratio"],
+                "hidden_states_dtype": "float32" if on_cpu else "bfloat16",
+                "num_workers": 0 if on_cpu else 8,
+                "max_anchors": settings.anchors,
+            },
+            "generation": {"on_missing": "raise"},
+            "loss": {"loss_implementation": "eager" if on_cpu else "fused"},
+            "optimizer": {"optimizer": settings.optimizer, "lr": settings.learning_rate},
+            "trainer": {"epochs": settings.epochs, "save_path": str(folder)},
+            "dflash": {"block_size": settings.block_size},
+            "backend": {"hidden_states_path": str(_states_folder(inputs))},
+        }
+    }
+
+
+def _states_folder(inputs: Inputs) -> Path:
+    folder: str = read_json(inputs.hidden_states)["folder"]
+    return inputs.hidden_states.parent / "hidden_states" / folder
+
+
+@contextmanager
+def _only_trainer_in(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Wait until no trainer of an earlier run is left in the folder."""
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("waiting for another trainer of the same drafter to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _drop_incomplete_checkpoints(folder: Path) -> int:
+    """Remove what a killed trainer left half-written; return the number of complete epochs.
+
+    The trainer writes `training_state.json` last, so a checkpoint without it is incomplete.
+    """
+    for path in folder.glob("*"):
+        is_checkpoint = path.is_dir() and not path.is_symlink()
+        if is_checkpoint and not (path.name.isdecimal() and _is_whole(path)):
+            remove(path)
+    for link in folder.glob("*"):
+        if link.is_symlink() and not link.exists():
+            remove(link)
+    return max(
+        (int(path.name) + 1 for path in folder.iterdir() if path.name.isdecimal()), default=0
+    )
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    try:
+        return bool(read_json(checkpoint / "training_state.json")["global_step"])
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def _run_trainer(
+    settings: TrainSettings, folder: Path, log: Path, advance: Callable[[int, int], None]
+) -> None:
+    command = [sys.executable]
+    if settings.gpus > 1:
+        command += ["-m", "torch.distributed.run", "--standalone"]
+        command += ["--nproc_per_node", str(settings.gpus)]
+    metrics = folder / "metrics.jsonl"
+    command += [str(LAUNCHER), str(folder / "trainer.yaml"), str(metrics)]
+    seen = metrics.stat().st_size if metrics.exists() else 0
+    steps_per_epoch = 0
+    with guarded_process(command, log) as process:
+        while process.poll() is None:
+            time.sleep(0.5)
+            for line, end in _new_lines(metrics, seen):
+                seen = end
+                steps_per_epoch = line.get("steps_per_epoch", steps_per_epoch)
+                if "train" in line:
+                    advance(line["global_step"] + 1, steps_per_epoch * settings.epochs)
+    if process.returncode:
+        raise TrainingError(f"the trainer ended with exit code {process.returncode}; see {log}")
+
+
+def _new_lines(path: Path, start: int) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the lines written since byte `start`, each with the byte after it."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(start)
+        for line in file:
+            if not line.endswith(b"\n"):
+                return
+            start += len(line)
+            yield json.loads(line), start
+
+
+def _require_all_epochs(epochs: int, folder: Path, log: Path) -> None:
+    """Count the epochs, for the trainer ends without an error when it is interrupted."""
+    done = _drop_incomplete_checkpoints(folder)
+    if done < epochs:
+        raise TrainingError(
+            f"interrupted after epoch {done} of {epochs}; the same command goes on from there "
+            f"(log: {log})"
+        )

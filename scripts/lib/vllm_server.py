@@ -1,0 +1,119 @@
+"""A vLLM server that lives exactly as long as a `with` block."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lib.processes import guarded_process
+
+LAUNCHER = Path(__file__).with_name("vllm_launcher.py")
+
+
+class ServerError(RuntimeError):
+    """The server did not start or has ended; holds the end of its log."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A healthy server on this machine."""
+
+    url: str
+    model: str
+    log: Path
+    process: "subprocess.Popen[bytes]"
+
+    def check(self) -> None:
+        """Raise `ServerError` if the server has ended."""
+        if (code := self.process.poll()) is not None:
+            raise ServerError(f"vLLM ended with exit code {code}\n{_end_of(self.log)}")
+
+    def post(self, path: str, body: Any, timeout: float = 600.0) -> Any:
+        """Send JSON and return the JSON of the answer.
+
+        Raises:
+            ServerError: the server has ended, or refuses the request.
+
+        """
+        request = urllib.request.Request(
+            self.url + path,
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=timeout) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            raise ServerError(f"{path}: {error.code} {error.read().decode()[:500]}") from error
+        except OSError as error:
+            self.check()
+            raise ServerError(f"{path}: {error}") from error
+
+    def text(self, path: str) -> str:
+        """Return the text at a path, such as `/metrics`."""
+        with urllib.request.urlopen(self.url + path, timeout=60) as response:
+            text: str = response.read().decode()
+            return text
+
+
+@contextmanager
+def vllm_server(
+    model: Path, name: str, options: Sequence[str], log: Path, deadline: float = 600.0
+) -> Iterator[Server]:
+    """Serve a model on a free port of 127.0.0.1 while the block runs.
+
+    Args:
+        name: the model's name in requests.
+        options: further options of `vllm serve`.
+        log: file for all that the server prints.
+        deadline: seconds within which the server must be healthy.
+
+    Raises:
+        ServerError: the server ended while starting, or was not healthy in time.
+
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(b"")
+    port = _free_port()
+    command = [
+        *(sys.executable, str(LAUNCHER), "serve", str(model)),
+        *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", name),
+        *options,
+    ]
+    with guarded_process(command, log, {"VLLM_NO_USAGE_STATS": "1"}) as process:
+        server = Server(f"http://127.0.0.1:{port}", name, log, process)
+        _await_health(server, deadline)
+        yield server
+
+
+def _await_health(server: Server, deadline: float) -> None:
+    end = time.monotonic() + deadline
+    while time.monotonic() < end:
+        server.check()
+        try:
+            with urllib.request.urlopen(f"{server.url}/health", timeout=5):
+                return
+        except OSError:
+            time.sleep(0.2)
+    raise ServerError(f"vLLM was not healthy after {deadline:.0f} s\n{_end_of(server.log)}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end_of(log: Path, lines: int = 30) -> str:
+    with log.open(encoding="utf-8", errors="replace") as file:
+        return "".join(deque(file, maxlen=lines))
