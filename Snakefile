@@ -1,0 +1,74 @@
+"""Draftmill: public conversations to a drafter for speculative decoding.
+
+    fetch_source -> normalize_source -> merge_sources -> regenerate_responses
+        -> tokenize_conversations -> verify_dataset -> extract_hidden_states
+        -> train_drafter -> export_drafter -> evaluate_drafter -> report
+
+`<results>` is results/{run}, `<target>` is models/{name}@{rev8}. Each rule runs the script of its
+own name; docs/stages.md says what each stage reads, writes and depends on.
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+configfile: "config/config.yaml"
+
+
+include: "rules/common.smk"
+
+
+pathvars:
+    results=f"results/{RUN}",
+    logs=f"results/{RUN}/logs",
+    benchmarks=f"results/{RUN}/benchmarks",
+    target=target_folder(CONFIG),
+
+
+wildcard_constraints:
+    source="|".join(map(re.escape, SOURCES)),
+
+
+include: "rules/sources.smk"
+include: "rules/dataset.smk"
+include: "rules/target.smk"
+include: "rules/training.smk"
+include: "rules/evaluation.smk"
+
+
+rule all:
+    """Make everything: the drafter, what it is worth, and the report."""
+    default_target: True
+    input:
+        "<results>/drafter/config.json",
+        "<results>/evaluation.json",
+        "<results>/report.html",
+
+
+rule train:
+    """Make the exported drafter."""
+    input:
+        "<results>/drafter/config.json",
+
+
+rule evaluate:
+    """Measure the drafter."""
+    input:
+        "<results>/evaluation.json",
+
+
+rule dataset:
+    """Make the verified data set."""
+    input:
+        "<results>/verified.json",
+
+
+rule weights:
+    """Bring the target."""
+    input:
+        "<target>/weights.json",
+
+
+onsuccess:
+    print(headline(Path("results", RUN)))

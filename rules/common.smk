@@ -1,0 +1,52 @@
+"""What all rules share: the checked configuration and the two strings that decide staleness.
+
+Everything that is worth testing is in scripts/lib; here it is only bound to the configuration.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
+
+from lib.configuration import (
+    ConfigurationError,
+    complete,
+    load_schema,
+    source_entry,
+    source_names,
+    stage_settings,
+    target_folder,
+)
+from lib.digest import canonical, code_digest
+from lib.jobs import prepare_environment
+from lib.locks import clear_stale_locks
+from lib.report import headline
+
+# `python` in a rule is the interpreter that runs Snakemake, or that of the rule's conda
+# environment; and jobs end by themselves when this process is gone.
+prepare_environment()
+
+try:
+    CONFIG = complete(
+        config, load_schema(Path(workflow.basedir, "config/schema.yaml")), Path.cwd()
+    )
+except ConfigurationError as error:
+    sys.exit("\n".join(f"configuration: {line}" for line in str(error).splitlines()))
+
+# Kept open: it tells the next run that this one is alive.
+ALIVE = clear_stale_locks(Path(".snakemake")) if workflow.is_main_process else None
+
+RUN = CONFIG["run"]
+SOURCES = source_names(CONFIG)
+KEEP_RESPONSES = CONFIG["responses"]["mode"] == "keep"
+
+
+def settings(stage, source=""):
+    """Return the canonical JSON of the settings of a stage."""
+    return canonical(stage_settings(CONFIG, stage, source))
+
+
+def corpus_to_tokenize():
+    """Return the records that are tokenized: regenerated, or as the merge left them."""
+    return f"<results>/{'merged' if KEEP_RESPONSES else 'responses'}/sharegpt.jsonl"

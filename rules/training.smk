@@ -1,0 +1,73 @@
+"""The drafter: trained by speculators, exported for a server.
+
+REQUIRED INPUTS
+    <results>/verified.json, <results>/tokenized/, <results>/hidden_states.json, <target>/
+OUTPUTS
+    <results>/train.json; checkpoints in <results>/checkpoints/{digest8}/, which no rule declares,
+    so that neither a failure nor a rerun deletes them
+    <results>/drafter/: config.json, model.safetensors, README.md
+"""
+
+
+rule train_drafter:
+    """Train the drafter, or go on where an interrupted training stopped."""
+    input:
+        stamp="<results>/verified.json",
+        tokenized="<results>/tokenized/stats.json",
+        hidden_states="<results>/hidden_states.json",
+        weights="<target>/weights.json",
+    output:
+        result="<results>/train.json",
+    log:
+        "<logs>/train_drafter.log",
+    benchmark:
+        "<benchmarks>/train_drafter.tsv"
+    conda:
+        "../envs/training.yaml"
+    threads: 8
+    resources:
+        mem_mb=3000,
+        runtime=1440,
+        gpu=CONFIG["train"]["gpus"],
+    params:
+        settings=lambda w: settings("train_drafter"),
+        code=code_digest("train_drafter.py", environment="training.yaml"),
+    shell:
+        "python scripts/train_drafter.py"
+        " --settings {params.settings:q}"
+        " --stamp {input.stamp:q}"
+        " --tokenized {input.tokenized:q}"
+        " --hidden-states {input.hidden_states:q}"
+        " --weights {input.weights:q}"
+        " --result {output.result:q}"
+        " --log {log:q}"
+
+
+rule export_drafter:
+    """Write the best checkpoint as a folder that speculators and vLLM load."""
+    input:
+        result="<results>/train.json",
+        weights="<target>/weights.json",
+    output:
+        config="<results>/drafter/config.json",
+        weights="<results>/drafter/model.safetensors",
+        card="<results>/drafter/README.md",
+    log:
+        "<logs>/export_drafter.log",
+    benchmark:
+        "<benchmarks>/export_drafter.tsv"
+    conda:
+        "../envs/data.yaml"
+    resources:
+        mem_mb=1000,
+        runtime=30,
+    params:
+        settings=lambda w: settings("export_drafter"),
+        code=code_digest("export_drafter.py", environment="data.yaml"),
+    shell:
+        "python scripts/export_drafter.py"
+        " --settings {params.settings:q}"
+        " --result {input.result:q}"
+        " --weights {input.weights:q}"
+        " --config {output.config:q}"
+        " --log {log:q}"
