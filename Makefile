@@ -1,12 +1,13 @@
 # make train   the toy run, from raw data to a drafter
 # make test    style, types and tests
 # make setup   only the environment
+# make docs    the pages that follow from the schema and the rules
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: setup train test lint
+.PHONY: setup train test lint docs
 
 setup: $(VENV)/base.done
 
@@ -35,3 +36,9 @@ $(VENV)/base.done: requirements/base.txt
 $(VENV)/test.done: $(VENV)/base.done requirements/test.txt
 	$(PIP) --no-deps --requirement requirements/test.txt
 	touch $@
+
+# Write the pages that follow from the schema and the rule graph.
+docs: setup
+	$(BIN)/snakemake --rulegraph mermaid-js all > $(VENV)/rule_graph.txt
+	$(BIN)/python scripts/write_documentation.py --rule-graph $(VENV)/rule_graph.txt \
+		--schema config/schema.yaml --configuration-page config/README.md --readme README.md

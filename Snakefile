@@ -13,7 +13,10 @@ from snakemake.utils import min_version
 min_version("9.27")
 
 
-configfile: "config/config.yaml"
+# The toy run, unless --configfile gives another configuration, which then stands alone.
+if not workflow.configfiles:
+
+    configfile: "config/config.yaml"
 
 
 include: "rules/common.smk"
