@@ -19,13 +19,14 @@ from lib.configuration import (
     target_folder,
 )
 from lib.digest import canonical, code_digest
-from lib.jobs import prepare_environment
+from lib.jobs import hide_scheduling, prepare_environment
 from lib.locks import clear_stale_locks
 from lib.report import headline
 
 # `python` in a rule is the interpreter that runs Snakemake, or that of the rule's conda
 # environment; and jobs end by themselves when this process is gone.
 prepare_environment()
+hide_scheduling()
 
 try:
     CONFIG = complete(

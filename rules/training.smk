@@ -31,7 +31,12 @@ rule train_drafter:
         gpu=CONFIG["train"]["gpus"],
     params:
         settings=lambda w: settings("train_drafter"),
-        code=code_digest("train_drafter.py", environment="training.yaml"),
+        code=code_digest(
+            "train_drafter.py",
+            "lib/training_launcher.py",
+            "lib/guardian.py",
+            environment="training.yaml",
+        ),
     shell:
         "python scripts/train_drafter.py"
         " --settings {params.settings:q}"

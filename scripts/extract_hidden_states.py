@@ -7,7 +7,7 @@ from lib.console import stage
 from lib.files import read_json
 from lib.hidden_states import HiddenStatesSettings, extract_hidden_states
 from lib.settings import read_settings
-from lib.verification import require_stamp
+from lib.stamp import require_stamp
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from lib.console import stage
-from lib.fetching import manifest_files
+from lib.manifest import manifest_files
 from lib.normalizing import NormalizeSettings, normalize_source
 from lib.settings import read_settings
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from lib.console import stage
 from lib.settings import read_settings
+from lib.stamp import require_stamp
 from lib.training import Inputs, TrainSettings, train_drafter
-from lib.verification import require_stamp
 
 
 def main() -> None:

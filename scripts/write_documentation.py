@@ -1,4 +1,4 @@
-"""Write the pages that follow from the schema and the rule graph, or check that they are in step."""
+"""Write, or only compare, the pages that follow from the schema and the rule graph."""
 
 import argparse
 import sys

@@ -31,7 +31,6 @@ def read_answer(text: str, *, thinking: bool, tools: str, calls_before: int) -> 
 
     Raises:
         UnreadableAnswer: the think block is not closed, or a call is malformed.
-
     """
     reasoning = ""
     if thinking:
@@ -60,6 +59,8 @@ def _read_calls(text: str, tools: list[Any], calls_before: int) -> tuple[ToolCal
             raise UnreadableAnswer(f"a call of {match[1]}, which is not offered")
         arguments: dict[str, Any] = {}
         for name, value in _parameters(match[2]):
+            if name in arguments:
+                raise UnreadableAnswer(f"a call of {match[1]} gives {name} twice")
             arguments[name] = _typed(value, schemas[match[1]].get(name, "string"))
         arguments_text = json.dumps(arguments, ensure_ascii=False)
         calls.append(ToolCall(f"call_{calls_before + len(calls)}", match[1], arguments_text))
@@ -74,16 +75,26 @@ def _parameters(text: str) -> list[tuple[str, str]]:
     return [(match[1], match[2]) for match in found]
 
 
-def _types(function: Mapping[str, Any]) -> dict[str, str]:
-    properties = (function.get("parameters") or {}).get("properties") or {}
-    return {name: schema.get("type", "string") for name, schema in properties.items()}
+def _types(function: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type of each parameter as its schema says; text where it says nothing."""
+    properties = _mapping(_mapping(function.get("parameters")).get("properties"))
+    return {name: _mapping(schema).get("type", "string") for name, schema in properties.items()}
 
 
-def _typed(value: str, kind: str) -> Any:
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """Return a JSON object, and an empty one for anything else that a schema may hold."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def _typed(value: str, kind: Any) -> Any:
     """Text stays text; other types are JSON, and text again where they are not."""
     if kind == "string":
         return value
     try:
-        return json.loads(value)
+        return json.loads(value, parse_constant=_no_number)
     except ValueError:
         return value
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")

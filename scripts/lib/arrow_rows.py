@@ -57,7 +57,6 @@ class ArrowWriter:
 
         Returns:
             `{"name", "rows", "size", "sha256"}` of each shard, in order.
-
         """
         self._flush()
         self._close_shard()

@@ -54,7 +54,6 @@ def open_cache(folder: Path, *identity: Any) -> Iterator[Cache]:
     Args:
         folder: where caches of this kind lie.
         identity: everything besides the key that the values depend on.
-
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{digest(list(identity))[:16]}.jsonl"

@@ -44,6 +44,7 @@ _CONTROL_TOKEN = re.compile(
 _THINK_TAG = re.compile(r"</?think>")
 _LEADING_REASONING = re.compile(r"\s*<think>\n?(.*?)\n?</think>\n{0,2}", re.DOTALL)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
+_ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
 def role_of(name: Any) -> Role:
@@ -51,7 +52,6 @@ def role_of(name: Any) -> Role:
 
     Raises:
         Rejected: the name is not in the closed table.
-
     """
     role = ROLE_NAMES.get(name.strip().lower()) if isinstance(name, str) else None
     if role is None:
@@ -64,7 +64,6 @@ def text_of(value: Any) -> str:
 
     Raises:
         Rejected: it is anything else; other types are never turned into text.
-
     """
     if not isinstance(value, str):
         raise Rejected("malformed_row", f"text expected, found {type(value).__name__}")
@@ -80,7 +79,6 @@ def tool_call(name: Any, arguments: Any, index: int) -> ToolCall:
 
     Raises:
         Rejected: there is no name, or the arguments are no object.
-
     """
     if not isinstance(name, str) or not name:
         raise Rejected("invalid_call", f"function name {name!r}"[:120])
@@ -106,7 +104,6 @@ def tool_list(functions: Iterable[Any]) -> str:
 
     Raises:
         Rejected: an entry is no function with a name, or one name has two definitions.
-
     """
     tools: dict[str, dict[str, Any]] = {}
     for entry in functions:
@@ -128,7 +125,6 @@ def clean(conversation: Conversation) -> Conversation:
 
     Raises:
         Rejected: no rule makes it a faithful conversation.
-
     """
     repairs = list(conversation.repairs)
     turns = [_clean_text(turn, repairs) for turn in conversation.turns]
@@ -136,7 +132,7 @@ def clean(conversation: Conversation) -> Conversation:
     turns = _order_systems(turns, repairs)
     turns = _cut_leading_answers(turns, repairs)
     turns = _join_neighbours(turns, repairs)
-    tools = _replace_unencodable(conversation.tools, repairs)
+    tools = _replace_unencodable_in_json(conversation.tools, repairs)
     _check(turns, tools)
     return replace(conversation, turns=tuple(turns), tools=tools, repairs=tuple(repairs))
 
@@ -150,7 +146,7 @@ def _clean_text(turn: Turn, repairs: list[str]) -> Turn:
             replace(
                 call,
                 name=_replace_unencodable(call.name, repairs),
-                arguments=_replace_unencodable(call.arguments, repairs),
+                arguments=_replace_unencodable_in_json(call.arguments, repairs),
             )
             for call in turn.tool_calls
         ),
@@ -165,6 +161,18 @@ def _replace_unencodable(text: str, repairs: list[str]) -> str:
         text = text.replace("\0", "\ufffd")
         repairs.append("nul_replaced")
     return text
+
+
+def _replace_unencodable_in_json(text: str, repairs: list[str]) -> str:
+    """Do the same to JSON text, whose escapes hide such characters until it is parsed."""
+    plain = _without_escapes(text)
+    mended = _replace_unencodable(_ESCAPED_NUL.sub("\\1\0", plain), repairs)
+    return text if mended == plain else mended
+
+
+def _without_escapes(text: str) -> str:
+    r"""Return JSON text with each character as itself that `\u` wrote and JSON allows."""
+    return json.dumps(json.loads(text), ensure_ascii=False) if "\\u" in text else text
 
 
 def _separate_reasoning(turn: Turn, repairs: list[str]) -> Turn:
@@ -211,14 +219,16 @@ def _join_neighbours(turns: list[Turn], repairs: list[str]) -> list[Turn]:
 
 
 def _is_plain(turn: Turn) -> bool:
-    return turn.role in ("human", "gpt") and not turn.tool_calls and not turn.reasoning
+    has_only_text = turn.text.strip() and not turn.tool_calls and not turn.reasoning
+    return turn.role in ("human", "gpt") and bool(has_only_text)
 
 
 def _check(turns: list[Turn], tools: str) -> None:
     offered = {tool["function"]["name"] for tool in json.loads(tools)} if tools else set()
     pending: list[str] = []
     for turn in turns:
-        for text in (turn.text, turn.reasoning, *(call.arguments for call in turn.tool_calls)):
+        arguments = [_without_escapes(call.arguments) for call in turn.tool_calls]
+        for text in (turn.text, turn.reasoning, *arguments):
             if found := _CONTROL_TOKEN.search(text):
                 raise Rejected("control_token", found.group())
         if _THINK_TAG.search(turn.text) or _THINK_TAG.search(turn.reasoning):

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from lib.digest import digest
 from lib.formats import format_names
-from lib.target import TargetFacts, read_facts
+from lib.target_facts import TargetFacts, read_facts
 
 Config = dict[str, Any]
 
@@ -35,7 +35,6 @@ def complete(config: Mapping[str, Any], schema: Config, root: Path) -> Config:
 
     Raises:
         ConfigurationError: names every mistake.
-
     """
     filled: Config = _fill(config, schema, schema)
     errors = sorted(Draft202012Validator(schema).iter_errors(filled), key=lambda e: list(e.path))
@@ -54,7 +53,6 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
         config: a complete configuration.
         stage: name of the rule.
         source: name of the source, for the two rules that work on one.
-
     """
     target, train = config["target"], config["train"]
     mode = {key: target[key] for key in ("thinking", "preserve_thinking", "trust_remote_code")}

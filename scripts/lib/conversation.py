@@ -78,7 +78,6 @@ class Conversation:
         id: identity from source and content, "" until the conversation is stored.
         split: "train" or "validation", "" before the merge.
         repairs: names of what was mended while reading; counted, never stored.
-
     """
 
     turns: tuple[Turn, ...]
@@ -107,8 +106,8 @@ Converter = Callable[[Mapping[str, Any]], Conversation]
 def rejecting(convert: Converter) -> Callable[[Mapping[str, Any]], Conversation | Rejected]:
     """Turn a raised rejection into a returned one.
 
-    A row of a wrong shape (a missing key, a number where a list should be) is rejected too, so
-    that one bad row never stops a run.
+    A row of a wrong shape (a missing key, a number where a list should be, markup that is nested
+    without end) is rejected too, so that one bad row never stops a run.
     """
 
     @wraps(convert)
@@ -117,7 +116,7 @@ def rejecting(convert: Converter) -> Callable[[Mapping[str, Any]], Conversation 
             return convert(row)
         except Rejected as rejected:
             return rejected
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             return Rejected("malformed_row", f"{type(error).__name__}: {error}")
 
     return wrapper
@@ -142,9 +141,9 @@ def from_record(record: Mapping[str, Any]) -> Conversation:
 
     Raises:
         ValueError: the record has another shape than `to_record` gives.
-
     """
     try:
+        _require_text(record.get("tools", ""))
         return Conversation(
             turns=tuple(_turn_from_record(turn) for turn in record["conversations"]),
             tools=record.get("tools", ""),
@@ -175,18 +174,28 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
 
 
 def _turn_from_record(record: Mapping[str, Any]) -> Turn:
-    if record["from"] not in ROLES or not isinstance(record["value"], str):
-        raise TypeError(f"turn of {record['from']!r} with a {type(record['value']).__name__}")
+    if record["from"] not in ROLES:
+        raise TypeError(f"turn of {record['from']!r}")
+    _require_text(record["value"], record.get("reasoning_content", ""))
     return Turn(
         role=record["from"],
         text=record["value"],
         reasoning=record.get("reasoning_content", ""),
-        tool_calls=tuple(
-            ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"])
-            for call in record.get("tool_calls", ())
-        ),
+        tool_calls=tuple(_call_from_record(call) for call in record.get("tool_calls", ())),
         tool_call_id=record.get("tool_call_id", ""),
     )
+
+
+def _call_from_record(record: Mapping[str, Any]) -> ToolCall:
+    function = record["function"]
+    _require_text(record["id"], function["name"], function["arguments"])
+    return ToolCall(record["id"], function["name"], function["arguments"])
+
+
+def _require_text(*values: Any) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"text expected, found {type(value).__name__}")
 
 
 def to_messages(turns: tuple[Turn, ...]) -> list[dict[str, Any]]:

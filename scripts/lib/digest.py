@@ -38,7 +38,6 @@ def code_digest(script: str, *modules: str, environment: str) -> str:
     Returns:
         16 hexadecimal digits over the script, the `lib` modules that it imports directly or not,
         and the environment.
-
     """
     files = imported_files(tuple(SCRIPTS / name for name in (script, *modules)))
     contents = {

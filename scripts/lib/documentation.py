@@ -18,10 +18,11 @@ def configuration_page(schema: Mapping[str, Any]) -> str:
     lines = [
         "# Configuration",
         "",
-        "Made by `make docs` from [schema.yaml](schema.yaml). [config.yaml](config.yaml) is the toy",
-        "run. Give your own with `snakemake train --cores all --configfile my.yaml`: it stands alone,",
-        "and a key that it leaves out has the default that is given here. Several files after",
-        "`--configfile` are laid over each other; the later one wins, and lists are replaced whole.",
+        "Made by `make docs` from [schema.yaml](schema.yaml). [config.yaml](config.yaml) is the",
+        "toy run. Give your own with `snakemake train --cores all --configfile my.yaml`: it stands",
+        "alone, and a key that it leaves out has the default that is given here. Several files",
+        "after `--configfile` are laid over each other: the later one wins, and lists are replaced",
+        "whole.",
     ]
     definitions = schema["$defs"]
     for name, section in schema["properties"].items():
@@ -35,9 +36,7 @@ def configuration_page(schema: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rows(
-    schema: Mapping[str, Any], prefix: str, definitions: Mapping[str, Any]
-) -> Iterator[str]:
+def _rows(schema: Mapping[str, Any], prefix: str, definitions: Mapping[str, Any]) -> Iterator[str]:
     if schema.get("type") == "array":
         yield from _rows(_resolve(schema["items"], definitions), prefix, definitions)
         return

@@ -27,7 +27,6 @@ def export_drafter(
 
     Returns:
         The content of `train.json`.
-
     """
     result: dict[str, Any] = read_json(training)
     checkpoint = training.parent / result["best_checkpoint"]

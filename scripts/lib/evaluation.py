@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,6 @@ def evaluate_drafter(
     Returns:
         The content of `result`: acceptance length and acceptance by position, overall, by
         domain and by prompt.
-
     """
     questions = [question for path in prompts for question in read_jsonl(path)]
     target = TransformersTarget(
@@ -111,7 +111,7 @@ def _bar_chart(domains: dict[str, Any], block_size: int) -> str:
         y = 34 + number * (bar + 10)
         length = summary["acceptance_length"] / block_size * width
         rows.append(
-            f'<text x="{left - 8}" y="{y + 16}" text-anchor="end">{domain}</text>'
+            f'<text x="{left - 8}" y="{y + 16}" text-anchor="end">{escape(domain)}</text>'
             f'<rect x="{left}" y="{y}" width="{width}" height="{bar}" fill="#e8ecef"/>'
             f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar}" fill="#2f7d6d"/>'
             f'<text x="{left + length + 6:.1f}" y="{y + 16}">'

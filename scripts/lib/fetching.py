@@ -4,10 +4,17 @@ import os
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
-from lib.files import atomic_path, describe_files, read_json, remove, sha256_of_file, write_json
+from huggingface_hub import hf_hub_download
+
+from lib.files import atomic_path, remove, sha256_of_file
+from lib.hub import hub_errors
+from lib.manifest import write_manifest
 
 Report = Callable[[str], None]
 
@@ -20,7 +27,6 @@ class Location:
         files: local paths, relative to the project or absolute.
         hub: `{"dataset", "revision", "files"}` of a data set on the Hugging Face hub.
         urls: list of `{"url", "sha256"}`.
-
     """
 
     files: tuple[str, ...] = ()
@@ -39,7 +45,6 @@ def fetch_source(location: Location, folder: Path, manifest: Path, report: Repor
 
     Raises:
         ValueError: a file is missing, cannot be fetched, or has not the expected content.
-
     """
     folder.mkdir(parents=True, exist_ok=True)
     if location.hub is not None:
@@ -50,26 +55,8 @@ def fetch_source(location: Location, folder: Path, manifest: Path, report: Repor
         names = [_link(Path(path), folder) for path in location.files]
     if len(set(names)) < len(names):
         raise ValueError(f"two files of the source have the same name: {', '.join(names)}")
-    write_json(manifest, {"files": describe_files(folder, names)})
+    write_manifest(manifest, folder, names)
     return names
-
-
-def manifest_files(manifest: Path, folder: Path) -> list[Path]:
-    """Return the paths of the files that a manifest lists, after a look at their sizes.
-
-    Raises:
-        ValueError: a file is missing or shorter or longer than it was when it was fetched.
-
-    """
-    paths = []
-    for entry in read_json(manifest)["files"]:
-        path = folder / entry["name"]
-        size = path.stat().st_size if path.is_file() else None
-        if size != entry["size"]:
-            found = "is missing" if size is None else f"has {size} bytes instead of {entry['size']}"
-            raise ValueError(f"{path} {found}; delete {manifest} to fetch it again")
-        paths.append(path)
-    return paths
 
 
 def _link(path: Path, folder: Path) -> str:
@@ -82,45 +69,24 @@ def _link(path: Path, folder: Path) -> str:
 
 
 def _fetch_from_hub(hub: Mapping[str, Any], folder: Path, report: Report) -> list[str]:
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HfHubHTTPError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
-
+    repository, revision = hub["dataset"], hub["revision"]
     for name in hub["files"]:
-        report(f"{hub['dataset']}: {name}")
-        try:
+        report(f"{repository}: {name}")
+        with hub_errors(repository, revision, name):
             hf_hub_download(
-                hub["dataset"],
-                name,
-                repo_type="dataset",
-                revision=hub["revision"],
-                local_dir=folder,
+                repository, name, repo_type="dataset", revision=revision, local_dir=folder
             )
-        except GatedRepoError as error:
-            raise ValueError(
-                f"{hub['dataset']} is gated: accept its terms on the hub and set HF_TOKEN"
-            ) from error
-        except RepositoryNotFoundError as error:
-            raise ValueError(
-                f"{hub['dataset']} is not on the hub, or needs HF_TOKEN to be seen"
-            ) from error
-        except (HfHubHTTPError, LocalEntryNotFoundError) as error:
-            raise ValueError(f"{hub['dataset']}: {name}: {str(error).splitlines()[0]}") from error
     return list(hub["files"])
 
 
 def _fetch_url(entry: Mapping[str, str], folder: Path, report: Report) -> str:
-    name = entry["url"].rpartition("/")[2].partition("?")[0]
+    name = urlsplit(entry["url"]).path.rpartition("/")[2]
     path = folder / name
     if not (path.is_file() and sha256_of_file(path) == entry["sha256"]):
         report(entry["url"])
         try:
             _download(entry["url"], path, entry["sha256"])
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             raise ValueError(f"{entry['url']}: {error}") from error
     return name
 
@@ -130,12 +96,20 @@ def _download(url: str, path: Path, sha256: str) -> None:
     partial = path.with_name(f".{path.name}.download")
     start = partial.stat().st_size if partial.is_file() else 0
     request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
-    with (
-        urllib.request.urlopen(request, timeout=60) as response,
-        partial.open("ab" if response.status == 206 else "wb") as file,
-    ):
-        while piece := response.read(1 << 20):
-            file.write(piece)
+    try:
+        with (
+            urllib.request.urlopen(request, timeout=60) as response,
+            partial.open("ab" if response.status == 206 else "wb") as file,
+        ):
+            missing = int(response.headers.get("Content-Length", 0))
+            while piece := response.read(1 << 20):
+                missing -= file.write(piece)
+    except HTTPError as error:
+        if not start or error.code != 416:
+            raise
+        missing = 0  # the server has nothing beyond `start`: all of it is here, as the hash shows
+    if missing > 0:
+        raise OSError(f"the connection broke {missing} bytes before the end")
     found = sha256_of_file(partial)
     if found != sha256:
         remove(partial)

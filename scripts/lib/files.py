@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
     """Give a path beside `path` to write to; rename it to `path` when the block ends well.
 
     Works for a file and for a folder (a folder that is already there is replaced). After an
-    exception nothing is left behind and `path` is as it was.
+    exception nothing is left behind and `path` is as it was; what a killed process left behind is
+    removed by the next one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{escape(path.name)}.*.partial"):
+        remove(left)
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    remove(partial)
     try:
         yield partial
         if path.is_dir() and not path.is_symlink():

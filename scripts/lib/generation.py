@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,6 @@ class Answer:
     Attributes:
         ids: token ids, without the end-of-turn token.
         end_id: the end-of-turn token; None if `max_tokens` cut the answer.
-
     """
 
     ids: tuple[int, ...]
@@ -38,6 +37,8 @@ class TransformersTarget:
 
     def __init__(self, folder: Path, end_of_turn_ids: frozenset[int], trust_remote_code: bool):
         self._model = load_target(folder, trust_remote_code)
+        # Only `Sampling` says how to sample: no penalty or top_k of the target's own settings.
+        self._model.generation_config = GenerationConfig()
         self._ends = end_of_turn_ids
         self.context_length: int = self._model.config.get_text_config().max_position_embeddings
 
@@ -82,4 +83,9 @@ def load_target(folder: Path, trust_remote_code: bool, dtype: str = "auto") -> A
 def _sampling_options(sampling: Sampling) -> dict[str, Any]:
     if sampling.temperature == 0:
         return {"do_sample": False}
-    return {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p}
+    return {
+        "do_sample": True,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": 0,
+    }

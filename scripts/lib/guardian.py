@@ -1,7 +1,8 @@
 """Runs a command and ends it, with all its children, as soon as standard input closes.
 
-Usage: python guardian.py COMMAND [ARGUMENT ...]. Exits with the command's own exit code, or 128 +
-signal. It needs nothing but the standard library, so it starts at once.
+Usage: python guardian.py GRACE COMMAND [ARGUMENT ...]. GRACE is the number of seconds that the
+command has to end by itself after SIGTERM. Exits with the command's own exit code, or 128 + signal.
+It needs nothing but the standard library, so it starts at once.
 """
 
 import contextlib
@@ -11,34 +12,31 @@ import subprocess
 import sys
 import threading
 
-GRACE = 15.0
-"""Seconds that the command has to end by itself after SIGTERM."""
 
-
-def run(command: list[str]) -> int:
+def run(command: list[str], grace: float) -> int:
     """Run `command` until it ends or standard input closes; return its exit code."""
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
-    signal.signal(signal.SIGTERM, lambda *_: end(child))
+    signal.signal(signal.SIGTERM, lambda *_: end(child, grace))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, args=(child,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, args=(child, grace), daemon=True).start()
     code = child.wait()
     _kill_group(child.pid)
     return code if code >= 0 else 128 - code
 
 
-def end(child: "subprocess.Popen[bytes]") -> None:
+def end(child: "subprocess.Popen[bytes]", grace: float) -> None:
     """Ask the command's process group to end, and make it when it does not."""
     try:
         os.killpg(child.pid, signal.SIGTERM)
     except ProcessLookupError:
         return
-    threading.Timer(GRACE, _kill_group, args=(child.pid,)).start()
+    threading.Timer(grace, _kill_group, args=(child.pid,)).start()
 
 
-def _end_with_parent(child: "subprocess.Popen[bytes]") -> None:
+def _end_with_parent(child: "subprocess.Popen[bytes]", grace: float) -> None:
     while os.read(0, 1024):
         pass
-    end(child)
+    end(child, grace)
 
 
 def _kill_group(group: int) -> None:
@@ -47,5 +45,5 @@ def _kill_group(group: int) -> None:
 
 
 if __name__ == "__main__":
-    code = run(sys.argv[1:])
+    code = run(sys.argv[2:], float(sys.argv[1]))
     os._exit(code)

@@ -54,7 +54,6 @@ def extract_hidden_states(
 
     Raises:
         ValueError: the disk is too small, or states are not finite.
-
     """
     stats = read_json(tokenized / "stats.json")
     identity = {

@@ -3,6 +3,7 @@
 import re
 
 from bs4 import BeautifulSoup, Tag
+from bs4.exceptions import ParserRejectedMarkup
 from markdownify import MarkdownConverter
 
 _LANGUAGE = re.compile(r"[A-Za-z0-9+#.\-]{0,20}")
@@ -15,7 +16,10 @@ class _Converter(MarkdownConverter):
         code = el.find("code")
         language = str(el.get("data-language", ""))
         body = (code if code is not None else el).get_text()
-        return f"\n\n```{language}\n{body.rstrip()}\n```\n\n"
+        longest = max(map(len, re.findall("`+", body)), default=0)
+        fence = "`" * max(3, longest + 1)
+        body = body.removesuffix("\n")
+        return f"\n\n{fence}{language}\n{body}\n{fence}\n\n"
 
 
 def html_to_markdown(html: str) -> str:
@@ -23,8 +27,14 @@ def html_to_markdown(html: str) -> str:
 
     Code keeps its text to the character, the language of a code block moves to its fence, and
     the page's buttons ("Copy code") go.
+
+    Raises:
+        ValueError: it is not HTML.
     """
-    soup = BeautifulSoup(html, "html.parser")
+    try:
+        soup = BeautifulSoup(html, "html.parser")
+    except ParserRejectedMarkup as error:
+        raise ValueError(f"not HTML: {error}") from error
     for block in soup.find_all("pre"):
         _lift_language(block)
     for button in soup.find_all(["button", "svg", "script", "style"]):
@@ -36,8 +46,7 @@ def html_to_markdown(html: str) -> str:
         escape_asterisks=False,
         escape_underscores=False,
     )
-    markdown = converter.convert_soup(soup)
-    return re.sub(r"\n{3,}", "\n\n", markdown).strip()
+    return str(converter.convert_soup(soup)).strip()
 
 
 def _lift_language(block: Tag) -> None:

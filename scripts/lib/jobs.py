@@ -1,5 +1,6 @@
-"""What every job finds in its environment."""
+"""What every job finds in its environment, and what of the scheduling is worth showing."""
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -16,3 +17,10 @@ def prepare_environment() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     os.environ[MAIN_PROCESS] = str(os.getpid())
     os.environ["PYTHONUNBUFFERED"] = "1"
+
+
+def hide_scheduling() -> None:
+    """Leave out Snakemake's two lines about each choice of jobs: stages speak for themselves."""
+    logging.getLogger("snakemake.logging").addFilter(
+        lambda record: not record.getMessage().startswith(("Select jobs", "Execute "))
+    )

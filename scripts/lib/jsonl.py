@@ -43,7 +43,6 @@ def read_jsonl(path: Path) -> Iterator[Any]:
 
     Raises:
         ValueError: a line is not JSON; names the file and the byte where the line starts.
-
     """
     for _, value in read_jsonl_with_offsets(path):
         yield value
@@ -54,7 +53,6 @@ def read_jsonl_with_offsets(path: Path) -> Iterator[tuple[int, Any]]:
 
     Raises:
         ValueError: as `read_jsonl`.
-
     """
     offset = 0
     with path.open("rb") as file:

@@ -20,7 +20,6 @@ def clear_stale_locks(folder: Path) -> TextIO | None:
     Returns:
         The open file that marks this run as alive for as long as it is kept; None if another
         run is alive.
-
     """
     folder.mkdir(exist_ok=True)
     alive = (folder / "draftmill.alive").open("w")

@@ -9,7 +9,7 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,14 +74,8 @@ def merge_sources(
 
     Returns:
         The content of `stats`; records in = kept + dropped.
-
     """
-    forbidden = forbidden_runs(
-        turn["value"]
-        for path in evaluation
-        for prompt in read_jsonl(path)
-        for turn in prompt["conversations"]
-    )
+    forbidden = forbidden_runs(questions(evaluation))
     entries: list[_Entry] = []
     winners: dict[str, str] = {}
     for source, path in enumerate(paths):
@@ -96,7 +90,7 @@ def merge_sources(
             else:
                 winners[entry.fingerprint] = entry.id
             entries.append(entry)
-    _limit(entries, settings.max_samples)
+    _limit(entries, settings)
     entries.sort(key=lambda entry: (entry.source, entry.fingerprint))
     _write_kept(entries, paths, corpus)
     with jsonl_writer(dropped) as lost:
@@ -126,8 +120,17 @@ def hash_share(text: str, seed: int) -> float:
     return int.from_bytes(value, "big") / 2**64
 
 
+def questions(evaluation: Iterable[Path]) -> Iterator[str]:
+    """Yield what people ask in evaluation files."""
+    for path in evaluation:
+        for prompt in read_jsonl(path):
+            for turn in prompt["conversations"]:
+                if turn["from"] == "human":
+                    yield turn["value"]
+
+
 def forbidden_runs(texts: Iterable[str]) -> frozenset[str]:
-    """Return the runs of words of evaluation prompts, for `shares_words`."""
+    """Return the runs of words of evaluation questions, for `shares_words`."""
     return frozenset(run for text in texts for run in _runs(text))
 
 
@@ -155,14 +158,18 @@ def _entry(conversation: Conversation, source: int, offset: int, settings: Merge
     )
 
 
-def _limit(entries: list[_Entry], max_samples: int | None) -> None:
-    """Drop what is over the limit, by hash, so that added records disturb the choice little."""
-    if max_samples is None:
+def _limit(entries: list[_Entry], settings: MergeSettings) -> None:
+    """Drop what is over the limit, by hash, so that added records disturb the choice little.
+
+    The fingerprint alone would not do: a source with a quota was chosen by it already.
+    """
+    if settings.max_samples is None:
         return
     kept = sorted(
-        (entry for entry in entries if not entry.reason), key=lambda entry: entry.fingerprint
+        (entry for entry in entries if not entry.reason),
+        key=lambda entry: (hash_share(entry.fingerprint, settings.seed), entry.fingerprint),
     )
-    for entry in kept[max_samples:]:
+    for entry in kept[settings.max_samples :]:
         entry.reason = "over_max_samples"
 
 

@@ -54,7 +54,6 @@ def normalize_source(
     Raises:
         TooManyRejected: the share of rejected rows is above `max_reject_rate`; the rejects and
             the stats are written all the same, the records are not.
-
     """
     convert = converter(settings.format)
     chosen = None
@@ -117,7 +116,7 @@ def _outcomes(
                 except Rejected as rejected:
                     outcome = rejected
             raw_id = row.get("id") if isinstance(row, Mapping) else None
-            yield str(raw_id or ""), outcome
+            yield "" if raw_id is None else str(raw_id), outcome
 
 
 def _smallest(ids: Iterable[str], count: int) -> Counter[str]:

@@ -12,7 +12,10 @@ GUARDIAN = Path(__file__).with_name("guardian.py")
 
 @contextmanager
 def guarded_process(
-    command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+    grace: float = 15.0,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command in a process group of its own, with its output appended to `log`.
 
@@ -21,11 +24,11 @@ def guarded_process(
 
     Args:
         environment: variables that are added to this process's own.
-
+        grace: seconds that the group has to end by itself before it is killed.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, str(GUARDIAN), *command],
+            [sys.executable, str(GUARDIAN), str(grace), *command],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,

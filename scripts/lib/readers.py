@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+import pyarrow
 import pyarrow.parquet
 
 _PIECE = 1 << 20
@@ -27,13 +28,12 @@ def read_rows(path: Path) -> Iterator[Any]:
     Raises:
         ValueError: the file ends early or is damaged; names the file and the position. The rows
             before the damage have been yielded by then.
-
     """
     if path.suffix == ".parquet":
         yield from _parquet_rows(path)
     elif path.suffix in (".json", ".jsonl"):
         encoding = "utf-8-sig" if _has_byte_order_mark(path) else "utf-8"
-        with path.open("r", encoding=encoding, newline="") as file:
+        with path.open("r", encoding=encoding, errors="surrogateescape", newline="") as file:
             yield from _json_rows(file, path)
     else:
         raise ValueError(f"{path}: unknown kind of file; use .parquet, .jsonl or .json")
@@ -45,10 +45,15 @@ def _has_byte_order_mark(path: Path) -> bool:
 
 
 def _parquet_rows(path: Path) -> Iterator[Any]:
-    with pyarrow.parquet.ParquetFile(path) as table:
-        for batch in table.iter_batches(batch_size=1000):
-            for row in batch.to_pylist():
-                yield {name: _without_added_nulls(value) for name, value in row.items()}
+    rows = 0
+    try:
+        with pyarrow.parquet.ParquetFile(path) as table:
+            for batch in table.iter_batches(batch_size=1000):
+                for row in batch.to_pylist():
+                    yield {name: _without_added_nulls(value) for name, value in row.items()}
+                rows += batch.num_rows
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path}: {error} after row {rows}; the file is damaged") from error
 
 
 def _without_added_nulls(value: Any) -> Any:
@@ -99,6 +104,7 @@ class _Buffer:
         self._text = ""
         self._at = 0
         self._before = 0
+        self._is_damaged = False
 
     def position(self) -> int:
         """Return the 0-based character of the file that comes next."""
@@ -125,20 +131,33 @@ class _Buffer:
         while True:
             try:
                 value, end = _DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError:
-                if not self._read(piece):
+            except json.JSONDecodeError as error:
+                if not (self._may_be_cut(error) and self._read(piece)):
                     return False, None
                 piece *= 2
                 continue
-            if end == len(self._text) and self._read(_PIECE):
+            except (ValueError, RecursionError):  # a number or a nesting beyond Python's limits
+                return False, None
+            if len(self._text) - end < 3 and self._read(_PIECE):  # "-0.", "1e+": a cut number
                 continue
             self._at = end
             return True, value
 
+    def _may_be_cut(self, error: json.JSONDecodeError) -> bool:
+        """Say whether more text could cure an error: it stands at the end, or in an open string."""
+        return error.msg.startswith("Unterminated string") or len(self._text) - error.pos < 16
+
     def _read(self, size: int) -> bool:
+        if self._is_damaged:
+            return False
         piece = self._file.read(size)
         if not piece:
             return False
+        try:
+            piece.encode()
+        except UnicodeEncodeError as error:  # the byte at its end is no UTF-8: nothing follows it
+            self._is_damaged = True
+            piece = piece[: error.end]
         self._before += self._at
         self._text = self._text[self._at :] + piece
         self._at = 0

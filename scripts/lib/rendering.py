@@ -19,7 +19,6 @@ class ThinkingMode:
     Attributes:
         thinking: the target reasons before it answers.
         preserve_thinking: earlier reasoning stays in the history (templates that know the flag).
-
     """
 
     thinking: bool = False
@@ -80,7 +79,6 @@ class Renderer:
 
         Raises:
             RenderError: the template refuses the turns; holds its message.
-
         """
         if not self.mode.thinking:
             turns = [_without_reasoning(turn) for turn in turns]

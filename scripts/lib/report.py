@@ -32,7 +32,6 @@ def write_report(
         sources: `.stats.json` of each source.
         files: JSON files by the name that the template uses; a missing name is `None` there.
         figure: SVG of the acceptance by domain.
-
     """
     environment = Environment(autoescape=True, undefined=StrictUndefined)
     page = environment.from_string(template.read_text(encoding="utf-8")).render(

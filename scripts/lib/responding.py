@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from lib.answers import UnreadableAnswer, read_answer
 from lib.cache import Cache
 from lib.conversation import Conversation, ToolCall, Turn, from_record, to_record
+from lib.digest import canonical
 from lib.files import write_json
 from lib.generation import Answer, Sampling
 from lib.jsonl import jsonl_writer, read_jsonl
@@ -58,7 +59,6 @@ class AnsweringTarget(Protocol):
 
     Attributes:
         context_length: most tokens of a prompt and its answer together.
-
     """
 
     context_length: int
@@ -105,7 +105,6 @@ def regenerate_responses(
 
     Returns:
         The content of `stats`.
-
     """
     reasons: Counter[str] = Counter()
     early: Counter[str] = Counter()
@@ -150,7 +149,6 @@ def _advance_to_answer(work: _Work) -> bool:
 
     Returns:
         Whether there is one; a conversation that ends with a question is answered too.
-
     """
     turns = work.recorded.turns
     while work.open and work.next < len(turns) and turns[work.next].role != "gpt":
@@ -170,7 +168,7 @@ def _answer_all(
     cache: Cache,
 ) -> None:
     """Answer the next turn of each conversation, all in one batch."""
-    waiting: list[tuple[_Work, list[int]]] = []
+    waiting: dict[tuple[int, ...], list[_Work]] = {}
     for item in work:
         try:
             prompt = renderer.encode(renderer.prompt(item.turns, item.recorded.tools))
@@ -182,14 +180,15 @@ def _answer_all(
             continue
         known = cache.get(prompt)
         if known is None:
-            waiting.append((item, prompt))
+            waiting.setdefault(tuple(prompt), []).append(item)
         else:
             _take(item, Answer(tuple(known["ids"]), known["end_id"]), renderer)
     if waiting:
-        answers = target.answer([prompt for _, prompt in waiting], sampling)
-        for (item, prompt), answer in zip(waiting, answers, strict=True):
-            cache.put(prompt, {"ids": answer.ids, "end_id": answer.end_id})
-            _take(item, answer, renderer)
+        answers = target.answer(list(waiting), sampling)
+        for (asked, items), answer in zip(waiting.items(), answers, strict=True):
+            cache.put(asked, {"ids": answer.ids, "end_id": answer.end_id})
+            for item in items:
+                _take(item, answer, renderer)
 
 
 def _take(work: _Work, answer: Answer, renderer: Renderer) -> None:
@@ -197,6 +196,8 @@ def _take(work: _Work, answer: Answer, renderer: Renderer) -> None:
     if answer.end_id is None:
         return _end(work, "cut_by_length")
     text = renderer.tokenizer.decode(list(answer.ids), skip_special_tokens=False)
+    if any(token in text for token in renderer.special_tokens):
+        return _end(work, "unreadable_answer", "a special token in the answer")
     try:
         turn = read_answer(
             text,
@@ -240,6 +241,6 @@ def _end(work: _Work, reason: str, detail: str = "") -> None:
 
 def _same_calls(made: tuple[ToolCall, ...], recorded: tuple[ToolCall, ...]) -> bool:
     """Say whether two turns call the same functions with the same arguments, in order."""
-    return [(call.name, json.loads(call.arguments)) for call in made] == [
-        (call.name, json.loads(call.arguments)) for call in recorded
+    return [(call.name, canonical(json.loads(call.arguments))) for call in made] == [
+        (call.name, canonical(json.loads(call.arguments))) for call in recorded
     ]

@@ -14,7 +14,6 @@ def read_settings(kind: type[Settings], text: str) -> Settings:
 
     Raises:
         ValueError: the text is no JSON object, or has keys that the stage does not know.
-
     """
     values: Any = json.loads(text)
     if not isinstance(values, dict):

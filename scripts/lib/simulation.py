@@ -17,7 +17,6 @@ class Acceptance:
     Attributes:
         drafts: number of blocks that were drafted.
         by_position: for each position after the anchor, how many blocks were accepted that far.
-
     """
 
     drafts: int
@@ -54,7 +53,6 @@ class SimulatedDrafter:
 
         Returns:
             The counts of a server that drafts after every accepted block.
-
         """
         anchors = list(range(prompt_length, len(ids) - 1))
         if not anchors:

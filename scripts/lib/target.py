@@ -1,4 +1,4 @@
-"""The folder of a target model: what is in it, whether it is complete, how it got there."""
+"""The folder of a target model: how it gets there, and whether it is complete."""
 
 import json
 import os
@@ -6,9 +6,11 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+from huggingface_hub import snapshot_download
 
 from lib.files import atomic_path, describe_files, read_json, write_json
+from lib.hub import hub_errors
 
 NEEDED_FILES = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 """What a target needs of a model repository: weights, configuration, tokenizer, template."""
@@ -23,7 +25,6 @@ class TargetLocation:
         build: name of a target that Draftmill builds itself.
         hub: `{"repo", "revision"}` on the Hugging Face hub.
         path: a local model folder.
-
     """
 
     name: str
@@ -32,55 +33,11 @@ class TargetLocation:
     path: str = ""
 
 
-@dataclass(frozen=True)
-class TargetFacts:
-    """What the configuration must agree with; `None` where the folder does not say.
-
-    Attributes:
-        layers: number of decoder layers.
-        hidden_size: width of the hidden states.
-        vocabulary: number of rows of the embedding.
-        end_token: text of the tokenizer's end token.
-        pad_token: text of its padding token.
-
-    """
-
-    layers: int
-    hidden_size: int
-    vocabulary: int
-    end_token: str | None
-    pad_token: str | None
-
-
-def read_facts(folder: Path) -> TargetFacts:
-    """Read the facts of a model folder from its configuration files, without its weights.
-
-    A configuration that nests the language model (`text_config`) is understood.
-    """
-    config = read_json(folder / "config.json")
-    text = config.get("text_config", config)
-    tokenizer: dict[str, Any] = {}
-    if (folder / "tokenizer_config.json").is_file():
-        tokenizer = read_json(folder / "tokenizer_config.json")
-    return TargetFacts(
-        layers=text["num_hidden_layers"],
-        hidden_size=text["hidden_size"],
-        vocabulary=text["vocab_size"],
-        end_token=_token_text(tokenizer.get("eos_token")),
-        pad_token=_token_text(tokenizer.get("pad_token")),
-    )
-
-
-def _token_text(token: Any) -> str | None:
-    return token.get("content") if isinstance(token, Mapping) else token
-
-
 def fetch_target(location: TargetLocation, folder: Path, report: Callable[[str], None]) -> None:
     """Bring a target into `folder`: from the hub at its revision, or linked from a local folder.
 
     Raises:
         ValueError: it cannot be had, or is not complete afterwards.
-
     """
     folder.mkdir(parents=True, exist_ok=True)
     if location.hub is not None:
@@ -100,7 +57,6 @@ def write_manifest(location: TargetLocation, folder: Path, manifest: Path) -> li
 
     Raises:
         ValueError: a file is missing or short.
-
     """
     for name in ("config.json", "tokenizer_config.json"):
         if not (folder / name).is_file():
@@ -125,7 +81,6 @@ def check_shards(folder: Path) -> None:
 
     Raises:
         ValueError: a shard is missing, or shorter or longer than its header says.
-
     """
     index = folder / "model.safetensors.index.json"
     if index.is_file():
@@ -150,31 +105,24 @@ def _safetensors_size(path: Path) -> int:
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
         if not 0 < length < path.stat().st_size:
             raise ValueError(f"{path} has no complete safetensors header")
-        header = json.loads(file.read(length))
+        try:
+            header = json.loads(file.read(length))
+        except ValueError as error:
+            raise ValueError(f"{path} has no readable safetensors header") from error
     ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
     return 8 + int(length) + max(ends, default=0)
 
 
 def _fetch_from_hub(hub: Mapping[str, str], folder: Path, report: Callable[[str], None]) -> None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
-
-    report(f"downloading {hub['repo']} at {hub['revision'][:8]}")
-    try:
+    repository, revision = hub["repo"], hub["revision"]
+    report(f"downloading {repository} at {revision[:8]}")
+    with hub_errors(repository, revision):
         snapshot_download(
-            hub["repo"],
-            revision=hub["revision"],
+            repository,
+            revision=revision,
             allow_patterns=list(NEEDED_FILES),
             local_dir=folder,
         )
-    except GatedRepoError as error:
-        raise ValueError(
-            f"{hub['repo']} is gated: accept its terms on the hub and set HF_TOKEN"
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ValueError(f"{hub['repo']} is not on the hub, or needs HF_TOKEN") from error
-    except HfHubHTTPError as error:
-        raise ValueError(f"{hub['repo']}: {str(error).splitlines()[0]}") from error
 
 
 def _link_folder(path: Path, folder: Path) -> None:

@@ -5,6 +5,7 @@ mask is 1 exactly on the tokens that the target itself generates, through its en
 Rows of a conversation where one is the beginning of the next become one row.
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,7 +34,6 @@ class TokenRow:
         ids: token ids, shape [length].
         mask: 1 where the target generates the token, else 0; shape [length].
         turns: positions of the supervised turns in the conversation.
-
     """
 
     ids: tuple[int, ...]
@@ -48,7 +48,6 @@ class Tokenized:
     Attributes:
         reasoning_left_out: supervised turns whose recorded reasoning is not in the row, because
             thinking is off.
-
     """
 
     rows: tuple[TokenRow, ...]
@@ -66,7 +65,6 @@ def tokenize(
     Args:
         seq_length: longest row, in tokens.
         minimum_supervised: fewest supervised tokens of a turn.
-
     """
     answers = [n for n, turn in enumerate(conversation.turns) if turn.role == "gpt"]
     if _has_special_token(conversation, renderer.special_tokens):
@@ -130,7 +128,17 @@ def _merged(row: TokenRow, longer: TokenRow) -> TokenRow:
 
 
 def _has_special_token(conversation: Conversation, special_tokens: Sequence[str]) -> bool:
-    texts = [conversation.tools]
+    texts = [_unescaped(conversation.tools)]
     for turn in conversation.turns:
-        texts += [turn.text, turn.reasoning, *(call.arguments for call in turn.tool_calls)]
+        texts += [turn.text, turn.reasoning]
+        for call in turn.tool_calls:
+            texts += [call.name, _unescaped(call.arguments)]
     return any(token in text for text in texts for token in special_tokens)
+
+
+def _unescaped(text: str) -> str:
+    """Return JSON text as a template prints it: with characters instead of their escapes."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return text

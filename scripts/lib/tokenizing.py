@@ -59,7 +59,6 @@ def tokenize_conversations(
 
     Raises:
         ValueError: no row is left for training, or none for validation.
-
     """
     counts: dict[tuple[str, str], _Counts] = {}
     lost: dict[str, Counter[str]] = {}

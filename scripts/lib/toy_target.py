@@ -34,7 +34,6 @@ def build_toy_target(plan: Path, folder: Path, advance: Callable[[int], None]) -
             `chat_template.jinja` and `conversations.jsonl` (what the target learns).
         folder: where the model goes.
         advance: called with 1 after each of the `STEPS` training steps.
-
     """
     records = [from_record(record) for record in read_jsonl(plan / "conversations.jsonl")]
     architecture = read_json(plan / "config.json")

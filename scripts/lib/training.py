@@ -22,7 +22,7 @@ from lib.digest import digest
 from lib.files import read_json, remove, write_json, write_text
 from lib.processes import guarded_process
 from lib.rendering import Renderer, ThinkingMode
-from lib.target import read_facts
+from lib.target_facts import read_facts
 
 LAUNCHER = Path(__file__).with_name("training_launcher.py")
 
@@ -82,7 +82,6 @@ def train_drafter(
     Raises:
         ValueError: the settings do not fit the target or its data.
         TrainingError: the trainer failed or was interrupted.
-
     """
     stats = read_json(inputs.tokenized / "stats.json")
     states = read_json(inputs.hidden_states)
@@ -134,7 +133,6 @@ def resolve_mask_token(settings: TrainSettings, inputs: Inputs) -> int:
 
     Raises:
         ValueError: it does not exist, ends a turn or pads, or occurs in the data.
-
     """
     token = settings.mask_token
     renderer = Renderer(inputs.target, ThinkingMode(), settings.trust_remote_code)

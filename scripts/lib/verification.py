@@ -13,11 +13,11 @@ from typing import Any
 import torch
 
 from lib.arrow_rows import content_digest, describe_shard, read_token_rows, shard_names
-from lib.files import read_json, write_json, write_text
+from lib.files import read_json, remove, write_json, write_text
 from lib.jsonl import read_jsonl
-from lib.merging import fold, forbidden_runs, shares_words
+from lib.merging import fold, forbidden_runs, questions, shares_words
 from lib.rendering import Renderer
-from lib.target import read_facts
+from lib.target_facts import read_facts
 from lib.tokenizing import training_ratio
 
 
@@ -43,7 +43,6 @@ class Stages:
         tokenized: folder of the token rows.
         target: folder of the target.
         evaluation: files of evaluation prompts.
-
     """
 
     sources: list[Path]
@@ -77,6 +76,8 @@ def verify_dataset(
 ) -> dict[str, Any]:
     """Check a data set and write `stamp` and, for people, `report`.
 
+    A stamp of an earlier check goes first, so there is none beside a damaged data set.
+
     Args:
         advance: called with the number of token rows read since the last call.
 
@@ -85,20 +86,19 @@ def verify_dataset(
 
     Raises:
         DatasetNotVerified: names every check that failed and what was found.
-
     """
+    remove(stamp)
     stats = read_json(stages.tokenized / "stats.json")
-    checks = [
-        _check_shards(stages.tokenized, stats),
+    checks = [_check_shards(stages.tokenized, stats)]
+    _require(checks)  # rows of damaged shards cannot be read
+    checks += [
         *_check_rows(stages, stats, advance),
         _check_chain(stages, stats),
         _check_split(stages),
         _check_evaluation(stages),
         _check_shares(settings, stages, stats),
     ]
-    if failed := [check for check in checks if check.problems]:
-        lines = [f"  {check.name}: {problem}" for check in failed for problem in check.problems[:5]]
-        raise DatasetNotVerified("the data set is not right:\n" + "\n".join(lines))
+    _require(checks)
     result = {
         "checks": [check.name for check in checks],
         **{key: stats[key] for key in _STAMPED},
@@ -120,19 +120,10 @@ _STAMPED = (
 )
 
 
-def require_stamp(stamp: Path, tokenized: Path) -> None:
-    """Check in no time that a data set is the one that was verified.
-
-    Raises:
-        ValueError: a shard is missing or has another size than when it was verified.
-
-    """
-    for shard in read_json(stamp)["shards"]:
-        path = tokenized / shard["name"]
-        if not path.is_file() or path.stat().st_size != shard["size"]:
-            raise ValueError(
-                f"{path} is not as it was verified; delete {tokenized / 'state.json'} and run again"
-            )
+def _require(checks: list[Check]) -> None:
+    if failed := [check for check in checks if check.problems]:
+        lines = [f"  {check.name}: {problem}" for check in failed for problem in check.problems[:5]]
+        raise DatasetNotVerified("the data set is not right:\n" + "\n".join(lines))
 
 
 def _check_shards(tokenized: Path, stats: dict[str, Any]) -> Check:
@@ -182,6 +173,12 @@ def _check_rows(
         for key in ("rows", "tokens", "supervised_tokens")
         if totals[key] != stats[key]
     ]
+    counts += [
+        f"{key}: {found} in all sources together, {stats[key]} recorded"
+        for key in ("rows", "tokens", "supervised_tokens")
+        if (found := sum(side[key] for sides in _sides(stats).values() for side in sides))
+        != stats[key]
+    ]
     recorded = torch.load(stages.tokenized / "token_freq.pt", weights_only=True)
     if dict(frequencies) != recorded:
         counts.append("token_freq.pt is not what the rows give")
@@ -216,6 +213,9 @@ def _check_chain(stages: Stages, stats: dict[str, Any]) -> Check:
     same("turns", stats["turns_in"], stats["turns_supervised"] + stats["turns_lost"])
     rows = list(read_jsonl(stages.tokenized / "rows.jsonl"))
     same("rows.jsonl", len(rows), stats["rows"])
+    for split in ("train", "validation"):
+        found = sum(row["split"] == split for row in rows)
+        same(f"{split} rows", found, stats[f"{split}_rows"])
     same("supervised turns", sum(len(row["turns"]) for row in rows), stats["turns_supervised"])
     return Check("counts chain from raw rows to token rows", problems)
 
@@ -238,16 +238,14 @@ def _check_split(stages: Stages) -> Check:
         for key in (record["id"], fold(prompt)):
             if sides.setdefault(key, record["split"]) != record["split"]:
                 problems.append(f"{record['id']} or its question is on both sides")
+    for row in rows:
+        if sides.get(row["id"]) != row["split"]:
+            problems.append(f"a row of {row['id']} is not on the side of its conversation")
     return Check("no conversation is on both sides of the split", problems)
 
 
 def _check_evaluation(stages: Stages) -> Check:
-    forbidden = forbidden_runs(
-        turn["value"]
-        for path in stages.evaluation
-        for prompt in read_jsonl(path)
-        for turn in prompt["conversations"]
-    )
+    forbidden = forbidden_runs(questions(stages.evaluation))
     problems = [
         f"{record['id']} shares words with an evaluation prompt"
         for record in read_jsonl(stages.corpus)
@@ -263,8 +261,7 @@ def _check_evaluation(stages: Stages) -> Check:
 def _check_shares(settings: VerifySettings, stages: Stages, stats: dict[str, Any]) -> Check:
     problems: list[str] = []
     low, high = settings.minimum_supervised_share, settings.maximum_supervised_share
-    for source, counts in stats["sources"].items():
-        sides = [counts[side] for side in ("train", "validation") if side in counts]
+    for source, sides in _sides(stats).items():
         tokens = sum(side["tokens"] for side in sides)
         if tokens:
             share = sum(side["supervised_tokens"] for side in sides) / tokens
@@ -272,10 +269,17 @@ def _check_shares(settings: VerifySettings, stages: Stages, stats: dict[str, Any
                 problems.append(f"{source}: {share:.1%} of the tokens are supervised")
     kept = read_json(stages.merged / "stats.json")["kept"]
     with_rows = len({row["id"] for row in read_jsonl(stages.tokenized / "rows.jsonl")})
-    lost = 1 - with_rows / kept
-    if lost > settings.maximum_lost_share:
-        problems.append(f"{lost:.1%} of the conversations gave no row")
+    if kept - with_rows > settings.maximum_lost_share * kept:
+        problems.append(f"{kept - with_rows} of {kept} conversations gave no row")
     return Check("shares of supervised tokens and lost conversations are within limits", problems)
+
+
+def _sides(stats: dict[str, Any]) -> dict[str, list[dict[str, int]]]:
+    """Return the counts of each source on the sides of the split that it is on."""
+    return {
+        source: [counts[side] for side in ("train", "validation") if side in counts]
+        for source, counts in stats["sources"].items()
+    }
 
 
 def _report(
@@ -284,9 +288,9 @@ def _report(
     lines = ["# The data set is verified", ""]
     lines += [f"- {name}" for name in result["checks"]]
     lines += ["", "| source | rows | tokens | supervised | turns lost |", "|---|--:|--:|--:|---|"]
-    for source, counts in stats["sources"].items():
-        sides = [counts[side] for side in ("train", "validation") if side in counts]
-        lost = ", ".join(f"{name} {n}" for name, n in counts["turns_lost_by_reason"].items())
+    for source, sides in _sides(stats).items():
+        reasons = stats["sources"][source]["turns_lost_by_reason"]
+        lost = ", ".join(f"{name} {n}" for name, n in reasons.items())
         rows, tokens, supervised = (
             sum(side[key] for side in sides) for key in ("rows", "tokens", "supervised_tokens")
         )

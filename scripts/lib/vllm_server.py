@@ -42,7 +42,6 @@ class Server:
 
         Raises:
             ServerError: the server has ended, or refuses the request.
-
         """
         request = urllib.request.Request(
             self.url + path,
@@ -79,7 +78,6 @@ def vllm_server(
 
     Raises:
         ServerError: the server ended while starting, or was not healthy in time.
-
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"")

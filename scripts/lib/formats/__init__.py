@@ -25,7 +25,6 @@ def converter(name: str) -> Convert:
 
     Raises:
         ValueError: there is no format of that name.
-
     """
     if name not in format_names():
         raise ValueError(f"unknown format {name!r}; there are {', '.join(format_names())}")

@@ -13,10 +13,10 @@ from typing import Any
 from lib.cleaning import text_of, tool_call, tool_list
 from lib.conversation import Conversation, Rejected, ToolCall, Turn, rejecting
 
-_HEAD = re.compile(r"(?:\A|\n\s*\n)\s*(USER|ASSISTANT|FUNCTION RESPONSE): ?")
-_END_MARK = re.compile(r"\s*<\|endoftext\|>\s*\Z")
+_HEAD = re.compile(r"^[ \t]*(USER|ASSISTANT|FUNCTION RESPONSE): ?", re.MULTILINE)
+_END_MARK = "<|endoftext|>"
 _CALL = re.compile(
-    r"""\{\s*"name":\s*"(?P<name>[^"]*)"\s*,\s*"arguments":\s*(?P<arguments>.*)\}""", re.DOTALL
+    r"""\{\s*"name":\s*"(?P<name>[^"]*)"\s*,\s*"arguments":\s*(?P<arguments>\S.*)\}""", re.DOTALL
 )
 _FOREIGN_CALL = re.compile(r"^AI to=", re.MULTILINE)
 
@@ -36,10 +36,11 @@ def convert(row: Mapping[str, Any]) -> Conversation:
                 raise Rejected("unmatched_result", "a function response without a call")
             turns.append(Turn("tool", body, tool_call_id=turns[-1].tool_calls[-1].id))
         else:
-            unmarked = _END_MARK.sub("", body)
-            if unmarked != body:
+            marked = body.rstrip()
+            if marked.endswith(_END_MARK):
+                body = marked.removesuffix(_END_MARK).removesuffix(" ")
                 repairs.append("end_mark_removed")
-            turn = _answer(unmarked, calls)
+            turn = _answer(body, calls)
             calls += len(turn.tool_calls)
             turns.append(turn)
     return Conversation(tuple(turns), tools=tools, repairs=tuple(repairs))
@@ -62,14 +63,19 @@ def _functions(system: str) -> list[Any]:
 
 def _split(chat: str) -> list[tuple[str, str]]:
     """Return the head and the text of each turn."""
-    heads = list(_HEAD.finditer(chat))
+    heads = [head for head in _HEAD.finditer(chat) if _follows_blank_line(chat, head.start())]
     if not heads or chat[: heads[0].start()].strip():
         raise Rejected("malformed_row", "the chat does not begin with a turn")
     ends = [head.start() for head in heads[1:]] + [len(chat)]
     return [
-        (head.group(1), chat[head.end() : end].strip())
+        (head.group(1), chat[head.end() : end].rstrip("\r\n"))
         for head, end in zip(heads, ends, strict=True)
     ]
+
+
+def _follows_blank_line(chat: str, start: int) -> bool:
+    line = chat[chat.rfind("\n", 0, max(0, start - 1)) + 1 : start]
+    return not line.strip()
 
 
 def _answer(body: str, calls: int) -> Turn:

@@ -1,0 +1,123 @@
+"""Child processes never outlive their parent."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lib.processes import guarded_process
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+FAMILY = """
+import os, pathlib, signal, subprocess, sys, time
+folder, ignoring = pathlib.Path(sys.argv[1]), "{ignoring}"
+child = "import signal, sys, time, pathlib, os\\n"
+if ignoring:
+    child += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\\n"
+child += "pathlib.Path(sys.argv[1], f'grandchild.{{os.getpid()}}').touch()\\ntime.sleep(600)"
+if ignoring == "both":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", child, str(folder)])
+pathlib.Path(folder, f"child.{{os.getpid()}}").touch()
+print("started", flush=True)
+time.sleep(600)
+"""
+
+
+def family(folder, ignoring=""):
+    """Return a command that starts a child and a grandchild which leave their ids in a folder."""
+    return [sys.executable, "-c", FAMILY.format(ignoring=ignoring), str(folder)]
+
+
+def wait_for(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < end, "nothing happened in time"
+        time.sleep(0.02)
+    return value
+
+
+def started(folder):
+    """Wait for child and grandchild and return their process ids."""
+
+    def both():
+        found = [*folder.glob("child.*"), *folder.glob("grandchild.*")]
+        return found if len(found) == 2 else None
+
+    return [int(path.suffix[1:]) for path in wait_for(both)]
+
+
+def is_alive(process):
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+@pytest.mark.parametrize("ignoring", ["", "grandchild", "both"])
+def test_leaving_the_block_ends_the_whole_group(tmp_path, ignoring):
+    with guarded_process(family(tmp_path, ignoring), tmp_path / "log", grace=0.2):
+        processes = started(tmp_path)
+        assert all(is_alive(process) for process in processes)
+    wait_for(lambda: not any(is_alive(process) for process in processes))
+
+
+def test_an_exception_inside_the_block_ends_the_group_too(tmp_path):
+    with pytest.raises(RuntimeError), guarded_process(family(tmp_path), tmp_path / "log"):
+        processes = started(tmp_path)
+        raise RuntimeError
+    wait_for(lambda: not any(is_alive(process) for process in processes))
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from lib.processes import guarded_process
+with guarded_process(sys.argv[3:], Path(sys.argv[2]), grace=0.2):
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("ignoring", ["", "grandchild", "both"])
+def test_the_group_ends_when_its_parent_is_killed(tmp_path, ignoring, how):
+    command = [sys.executable, "-c", PARENT, str(SCRIPTS), str(tmp_path / "log")]
+    parent = subprocess.Popen([*command, *family(tmp_path, ignoring)])
+    try:
+        processes = started(tmp_path)
+    finally:
+        parent.send_signal(how)
+        parent.wait()
+    wait_for(lambda: not any(is_alive(process) for process in processes))
+
+
+def test_a_child_that_ends_leaves_no_grandchild(tmp_path):
+    with guarded_process(family(tmp_path), tmp_path / "log") as process:
+        child, grandchild = started(tmp_path)
+        os.kill(child, signal.SIGKILL)
+        assert process.wait() == 128 + signal.SIGKILL
+        wait_for(lambda: not is_alive(grandchild))
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_exit_code_and_output_are_those_of_the_command(tmp_path, code):
+    (tmp_path / "log").write_text("before\n")
+    program = f"import os, sys; print(os.environ['GREETING']); sys.exit({code})"
+    with guarded_process(
+        [sys.executable, "-c", program], tmp_path / "log", {"GREETING": "hello"}
+    ) as process:
+        assert process.wait() == code
+    assert (tmp_path / "log").read_text() == "before\nhello\n"
+
+
+def test_a_command_that_does_not_exist_fails_and_says_so(tmp_path):
+    with guarded_process([str(tmp_path / "nothing")], tmp_path / "log") as process:
+        assert process.wait() != 0
+    assert "nothing" in (tmp_path / "log").read_text()

@@ -1,0 +1,136 @@
+"""Each mistake in the configuration gives one clear line and exit code 1 before any job starts."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lib.configuration import ConfigurationError, complete, load_schema
+from workflow.project import ROOT, Project
+
+Change = Callable[[dict[str, Any]], Any]
+
+MISTAKES: dict[str, tuple[Change, str]] = {
+    "wrong type": (lambda c: c["train"].update(epochs="5"), "train.epochs"),
+    "unknown key": (lambda c: c["train"].update(block_sise=8), "train.block_sise"),
+    "unknown section": (lambda c: c.update(training={}), "training"),
+    "missing key": (lambda c: c["train"].pop("mask_token"), "train.mask_token"),
+    "missing file": (
+        lambda c: c["sources"][0].update(files=["nowhere.parquet"]),
+        "sources[0].files[0]",
+    ),
+    "missing evaluation file": (
+        lambda c: c["evaluate"].update(prompts=["nowhere.jsonl"]),
+        "evaluate.prompts[0]",
+    ),
+    "unknown format": (lambda c: c["sources"][1].update(format="csv"), "sources[1].format"),
+    "duplicate source": (
+        lambda c: c["sources"][2].update(name=c["sources"][0]["name"]),
+        "sources[2].name",
+    ),
+    "run name that leaves its folder": (lambda c: c.update(run="../elsewhere"), "run"),
+    "source name that leaves its folder": (
+        lambda c: c["sources"][0].update(name="../openorca"),
+        "sources[0].name",
+    ),
+    "hub file that leaves its folder": (
+        lambda c: c["sources"].__setitem__(
+            0,
+            {
+                "name": "x",
+                "format": "openorca",
+                "hub": {"dataset": "a/b", "revision": "0" * 40, "files": ["../../x.parquet"]},
+            },
+        ),
+        "sources[0].hub.files[0]",
+    ),
+    "moving revision": (
+        lambda c: c.update(target={"name": "x", "hub": {"repo": "a/b", "revision": "main"}}),
+        "target.hub.revision",
+    ),
+    "two places of a target": (lambda c: c["target"].update(path="resources/toy_target"), "target"),
+    "no place of a source": (lambda c: c["sources"][3].pop("files"), "sources[3]"),
+    "mask token that ends a turn": (
+        lambda c: c["train"].update(mask_token="<|im_end|>"),
+        "train.mask_token",
+    ),
+    "layer out of range": (
+        lambda c: c["train"].update(target_layer_ids=[1, 3, 6]),
+        "train.target_layer_ids",
+    ),
+    "layers out of order": (
+        lambda c: c["train"].update(target_layer_ids=[3, 1]),
+        "train.target_layer_ids",
+    ),
+    "full attention in a layer that is not there": (
+        lambda c: c["train"].update(full_attention_layers=[2]),
+        "train.full_attention_layers[0]",
+    ),
+    "packed sequence below the longest row": (
+        lambda c: c["train"].update(sequence_length=256),
+        "train.sequence_length",
+    ),
+}
+
+
+def toy_configuration() -> dict[str, Any]:
+    config: dict[str, Any] = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    return config
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_mistake_gives_one_line_that_names_its_key(mistake: str) -> None:
+    change, key = MISTAKES[mistake]
+    config = toy_configuration()
+    change(config)
+    with pytest.raises(ConfigurationError) as caught:
+        complete(config, load_schema(ROOT / "config/schema.yaml"), ROOT)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"{key}:")
+
+
+def test_every_mistake_is_named_at_once() -> None:
+    config = toy_configuration()
+    config["train"]["epochs"] = 0
+    config["run"] = "a/b"
+    with pytest.raises(ConfigurationError) as caught:
+        complete(config, load_schema(ROOT / "config/schema.yaml"), ROOT)
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [
+        "run",
+        "train.epochs",
+    ]
+
+
+def test_snakemake_ends_with_the_line_and_code_1_before_any_job(project: Project) -> None:
+    project.configure(lambda c: c["train"].update(mask_token="<|im_end|>"))
+    result = project.snakemake("--cores", "1", "train")
+    assert result.returncode == 1
+    about = [line for line in result.stdout.splitlines() if "mask_token" in line]
+    assert len(about) == 1
+    assert about[0].startswith("configuration: train.mask_token:")
+    assert "Traceback" not in result.stdout
+    assert not (project.folder / "results").exists()
+
+
+def test_values_of_the_command_line_that_stay_text_are_refused(project: Project) -> None:
+    result = project.snakemake("-n", "--config", "train={epochs: 3}")
+    assert result.returncode == 1
+    assert re.search(r"^configuration: train\.epochs: must be integer", result.stdout, re.M)
+
+
+def test_a_given_configuration_stands_alone(project: Project, tmp_path: Path) -> None:
+    config = toy_configuration()
+    config["target"] = {
+        "name": "other",
+        "hub": {"repo": "some/model", "revision": "0123456789abcdef0123456789abcdef01234567"},
+    }
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(config))
+    result = project.snakemake("-n", "train", "--configfile", str(path))
+    assert result.returncode == 0, result.stdout
+    assert "fetch_target" in result.stdout
+    assert "build_toy_target" not in result.stdout

@@ -1,0 +1,187 @@
+"""The toy run, from raw data to an evaluated drafter, and what it leaves behind."""
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from hs_connectors import FileTransfer
+from speculators import SpeculatorModel
+from speculators.train.data import ArrowDataset
+
+from lib.jsonl import read_jsonl
+from workflow.project import ROOT, Project
+
+STAGES = (
+    "fetch_source",
+    "normalize_source",
+    "merge_sources",
+    "build_toy_target",
+    "regenerate_responses",
+    "tokenize_conversations",
+    "verify_dataset",
+    "extract_hidden_states",
+    "train_drafter",
+    "export_drafter",
+    "evaluate_drafter",
+    "report",
+)
+
+
+def results(project: Project) -> Path:
+    return project.folder / "results/toy"
+
+
+def test_every_stage_shows_a_line_with_its_time(finished: Project) -> None:
+    output = (finished.folder / "run.log").read_text()
+    for stage in STAGES:
+        assert re.search(rf"^{stage}.*\(\d+\.\d s\)$", output, re.M), stage
+
+
+def test_run_ends_with_what_was_made_and_the_three_numbers(finished: Project) -> None:
+    output = (finished.folder / "run.log").read_text()
+    stamp = json.loads((results(finished) / "verified.json").read_text())
+    training = json.loads((results(finished) / "train.json").read_text())
+    assert re.search(r"^drafter +results/toy/drafter/$", output, re.M)
+    assert re.search(rf"^token rows +{stamp['rows']:,}$", output, re.M)
+    assert re.search(rf"^supervised tokens +{stamp['supervised_tokens']:,}$", output, re.M)
+    length = training["validation_acceptance_length"]
+    assert re.search(rf"^validation acceptance length +{length:.2f}$", output, re.M)
+
+
+def test_nothing_is_to_be_done_afterwards(finished: Project) -> None:
+    result = finished.snakemake("-n", "all")
+    assert result.returncode == 0
+    assert "Nothing to be done" in result.stdout
+
+
+def test_every_raw_row_is_written_or_rejected(finished: Project) -> None:
+    for stats_path in sorted((results(finished) / "sources").glob("*.stats.json")):
+        stats = json.loads(stats_path.read_text())
+        name = stats["source"]
+        written = list(read_jsonl(results(finished) / f"sources/{name}.jsonl"))
+        rejected = list(read_jsonl(results(finished) / f"sources/{name}.rejects.jsonl"))
+        assert len(written) + len(rejected) == stats["rows_in"] > 0
+        assert Counter(entry["reason"] for entry in rejected) == stats["rejected_by_reason"]
+
+
+def test_drafter_learned_to_draft_unseen_conversations(finished: Project) -> None:
+    training = json.loads((results(finished) / "train.json").read_text())
+    assert training["validation_acceptance_length"] >= 3
+
+
+def test_no_conversation_is_on_both_sides_of_the_split(finished: Project) -> None:
+    rows = list(read_jsonl(results(finished) / "tokenized/rows.jsonl"))
+    train = {row["id"] for row in rows if row["split"] == "train"}
+    validation = {row["id"] for row in rows if row["split"] == "validation"}
+    assert train and validation and not train & validation
+
+
+def test_speculators_reads_rows_and_hidden_states_as_they_are(finished: Project) -> None:
+    stats = json.loads((results(finished) / "tokenized/stats.json").read_text())
+    states = json.loads((results(finished) / "hidden_states.json").read_text())
+    lengths = {}
+    for split in ("train", "val"):
+        data = ArrowDataset(
+            max_len=512,
+            datapath=results(finished) / "tokenized",
+            transfer=FileTransfer(results(finished) / "hidden_states" / states["folder"]),
+            train_ratio=stats["train_data_ratio"],
+            split=split,
+            on_missing="raise",
+            hidden_states_dtype=torch.float32,
+        )
+        lengths[split] = len(data)
+        sample = data[len(data) - 1]
+        assert sample["hidden_states"].shape == (len(sample["input_ids"]), 3 * 128)
+        assert sample["loss_mask"].shape == sample["input_ids"].shape
+    assert lengths == {"train": stats["train_rows"], "val": stats["validation_rows"]}
+
+
+def test_speculators_loads_the_drafter(finished: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(finished.folder)
+    model = SpeculatorModel.from_pretrained(str(results(finished) / "drafter"))
+    assert model.config.block_size == 8
+    assert list(model.config.aux_hidden_state_layer_ids) == [1, 3, 5]
+
+
+def test_report_shows_every_source_and_domain(finished: Project) -> None:
+    page = (results(finished) / "report.html").read_text()
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    for source in config["sources"]:
+        assert f"<td>{source['name']}</td>" in page
+    for domain in ("chat", "code", "math", "tools"):
+        assert f"<td>{domain}</td>" in page
+
+
+def copy_of(finished: Project, folder: Path) -> Project:
+    shutil.copytree(finished.folder, folder, symlinks=True)
+    return Project(folder)
+
+
+def test_moving_touching_and_reordering_make_nothing_stale(
+    finished: Project, tmp_path: Path
+) -> None:
+    moved = copy_of(finished, tmp_path / "somewhere else")
+    for path in [*moved.folder.glob("scripts/**/*.py"), *moved.folder.glob("resources/**/*.json")]:
+        path.touch()
+    config = yaml.safe_load((moved.folder / "config/config.yaml").read_text())
+    config["train"] = dict(reversed(config["train"].items()))
+    (moved.folder / "config/config.yaml").write_text(
+        yaml.safe_dump(dict(reversed(config.items())), sort_keys=False)
+    )
+    environment = moved.folder / "envs/training.yaml"
+    environment.write_text("# another comment\n" + environment.read_text())
+    assert moved.stale() == set()
+
+
+AFTER_TRAINING = {"train_drafter", "export_drafter", "evaluate_drafter", "report"}
+AFTER_MERGE = {
+    "regenerate_responses",
+    "tokenize_conversations",
+    "verify_dataset",
+    "extract_hidden_states",
+    *AFTER_TRAINING,
+}
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "stale"),
+    [
+        ("train", {"epochs": 6}, AFTER_TRAINING),
+        ("tokenize", {"seq_length": 480}, AFTER_MERGE - {"regenerate_responses"}),
+        ("responses", {"max_tokens": 96}, AFTER_MERGE),
+        ("merge", {"seed": 1}, {"merge_sources", *AFTER_MERGE}),
+        ("evaluate", {"max_tokens": 64}, {"evaluate_drafter", "report"}),
+    ],
+)
+def test_a_changed_section_makes_its_stage_and_what_follows_stale(
+    finished: Project, tmp_path: Path, section: str, change: dict, stale: set[str]
+) -> None:
+    project = copy_of(finished, tmp_path / "copy")
+    project.configure(lambda config: config[section].update(change))
+    assert project.stale() == stale
+
+
+def test_an_edited_format_makes_only_its_own_source_stale(
+    finished: Project, tmp_path: Path
+) -> None:
+    project = copy_of(finished, tmp_path / "copy")
+    module = project.folder / "scripts/lib/formats/openorca.py"
+    module.write_text(module.read_text() + "\n# edited\n")
+    result = project.snakemake("-n", "all", "--quiet", "host")
+    assert set(re.findall(r"wildcards: source=(\w+)", result.stdout)) == {"openorca"}
+
+
+def test_a_damaged_shard_stops_training_before_it_starts(finished: Project, tmp_path: Path) -> None:
+    project = copy_of(finished, tmp_path / "copy")
+    shard = next((results(project) / "tokenized").glob("*.arrow"))
+    shard.write_bytes(shard.read_bytes()[:-100])
+    project.configure(lambda config: config["train"].update(epochs=6))
+    result = project.snakemake("--cores", "all", "train")
+    assert result.returncode != 0
+    assert f"{shard.name} is not as it was verified" in result.stdout

@@ -1,0 +1,114 @@
+"""The toy target and its drafter in a real vLLM server."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lib.conversation import from_record
+from lib.jsonl import read_jsonl
+from lib.rendering import Renderer, ThinkingMode
+from lib.vllm_server import Server, ServerError, vllm_server
+from workflow.project import ROOT, Project
+
+OPTIONS = ("--enforce-eager", "--dtype", "float32", "--max-model-len", "1024")
+
+
+@pytest.fixture(autouse=True)
+def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+
+
+def target_of(project: Project) -> Path:
+    return next((project.folder / "models").glob("toy@*"))
+
+
+def encoded_prompts(target: Path) -> list[list[int]]:
+    renderer = Renderer(target, ThinkingMode())
+    conversations = [
+        from_record({"source": "", **prompt})
+        for path in sorted((ROOT / "resources/evaluation").glob("*.jsonl"))
+        for prompt in read_jsonl(path)
+    ]
+    return [renderer.encode(renderer.prompt(c.turns, c.tools)) for c in conversations]
+
+
+def greedy_answers(server: Server, prompts: list[list[int]]) -> list[str]:
+    body = {"model": server.model, "max_tokens": 128, "temperature": 0}
+    answers = [server.post("/v1/completions", {**body, "prompt": prompt}) for prompt in prompts]
+    return [answer["choices"][0]["text"] for answer in answers]
+
+
+def counter(metrics: str, name: str) -> float:
+    match = re.search(rf"^vllm:{name}_total\{{.*\}} (\S+)$", metrics, re.M)
+    assert match is not None
+    return float(match[1])
+
+
+def test_server_drafts_as_simulated_and_answers_as_without_a_drafter(
+    finished: Project, tmp_path: Path
+) -> None:
+    target = target_of(finished)
+    prompts = encoded_prompts(target)
+    drafter = finished.folder / "results/toy/drafter"
+    speculative = json.dumps(
+        {"method": "dflash", "model": str(drafter), "num_speculative_tokens": 7}
+    )
+    options = (*OPTIONS, "--speculative-config", speculative)
+    with vllm_server(target, "toy", options, tmp_path / "drafted.log") as server:
+        drafted = greedy_answers(server, prompts)
+        metrics = server.text("/metrics")
+    drafts = counter(metrics, "spec_decode_num_drafts")
+    length = 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts
+    simulated = json.loads((finished.folder / "results/toy/evaluation.json").read_text())
+    assert length == pytest.approx(simulated["all"]["acceptance_length"], rel=0.03)
+
+    with vllm_server(target, "toy", OPTIONS, tmp_path / "plain.log") as server:
+        assert greedy_answers(server, prompts) == drafted
+
+
+def test_server_leaves_no_process_when_its_owner_is_killed(
+    finished: Project, tmp_path: Path
+) -> None:
+    owner = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, time\n"
+            f"sys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
+            "from pathlib import Path\n"
+            "from lib.vllm_server import vllm_server\n"
+            f"with vllm_server(Path({str(target_of(finished))!r}), 'toy', {OPTIONS!r},"
+            f" Path('server.log')) as server:\n"
+            "    print(server.post('/v1/completions', {'model': 'toy', 'prompt': [1, 2, 3],"
+            " 'max_tokens': 4})['usage']['completion_tokens'], flush=True)\n"
+            "    time.sleep(600)\n",
+        ],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert owner.stdout is not None
+    assert int(owner.stdout.readline()) > 0
+    folder = Project(tmp_path)
+    assert len(folder.processes()) > 2
+    os.kill(owner.pid, signal.SIGKILL)
+    owner.wait()
+    end = time.monotonic() + 30
+    while folder.processes() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert folder.processes() == []
+
+
+def test_server_that_cannot_start_fails_at_once_with_the_end_of_its_log(tmp_path: Path) -> None:
+    with (
+        pytest.raises(ServerError, match="nowhere"),
+        vllm_server(tmp_path / "nowhere", "toy", OPTIONS, tmp_path / "server.log"),
+    ):
+        pass
