@@ -318,12 +318,12 @@ def encoded(renderer):
 def test_a_batch_answers_as_one_prompt_at_a_time(real, render):
     prompts = encoded(render())
     assert len({len(prompt) for prompt in prompts}) > 1
-    together = real.answer(prompts, Sampling(24))
+    together = real.answer(prompts, Sampling(12))
     assert len({answer.ids[:1] for answer in together}) > 1
-    assert together == [real.answer([prompt], Sampling(24))[0] for prompt in prompts]
+    assert together == [real.answer([prompt], Sampling(12))[0] for prompt in prompts]
     for answer in together:
-        assert len(answer.ids) <= 24
-        assert (answer.end_id is None) == (len(answer.ids) == 24)
+        assert len(answer.ids) <= 12
+        assert (answer.end_id is None) == (len(answer.ids) == 12)
         assert not set(answer.ids) & render().end_of_turn_ids
 
 
@@ -342,8 +342,8 @@ def test_greedy_is_greedy_whatever_the_target_recommends(lively, real, render, t
     recommended |= {"repetition_penalty": 5.0, "do_sample": True, "temperature": 2.0}
     (copy / "generation_config.json").write_text(json.dumps(recommended))
     changed = TransformersTarget(copy, render().end_of_turn_ids, False)
-    assert changed.answer(encoded(render()), Sampling(24)) == real.answer(
-        encoded(render()), Sampling(24)
+    assert changed.answer(encoded(render()), Sampling(12)) == real.answer(
+        encoded(render()), Sampling(12)
     )
 
 
