@@ -13,6 +13,7 @@ from lib.configuration import (
     ConfigurationError,
     complete,
     load_schema,
+    local_target_files,
     source_entry,
     source_names,
     stage_settings,

@@ -49,6 +49,8 @@ else:
 
     rule fetch_target:
         """Bring the target from the hub or link it; the manifest is written last."""
+        input:
+            files=local_target_files(CONFIG),
         output:
             weights="<target>/weights.json",
         log:

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator, ValidationError
 
 from lib.digest import digest
 from lib.formats import format_names
-from lib.target_facts import TargetFacts, read_facts
+from lib.target_facts import TargetFacts, model_files, read_facts
 
 Config = dict[str, Any]
 
@@ -110,6 +110,12 @@ def target_folder(config: Config) -> str:
     else:
         revision = digest(_pick(target, "build", "path"))
     return f"models/{target['name']}@{revision[:8]}"
+
+
+def local_target_files(config: Config) -> list[str]:
+    """Return the files of a target that is a local folder; none for other targets."""
+    path = config["target"].get("path")
+    return [] if path is None else [str(file) for file in model_files(Path(path))]
 
 
 def _pick(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:

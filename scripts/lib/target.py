@@ -11,9 +11,7 @@ from huggingface_hub import snapshot_download
 
 from lib.files import atomic_path, describe_files, read_json, write_json
 from lib.hub import hub_errors
-
-NEEDED_FILES = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
-"""What a target needs of a model repository: weights, configuration, tokenizer, template."""
+from lib.target_facts import NEEDED_FILES, model_files
 
 
 @dataclass(frozen=True)
@@ -62,12 +60,7 @@ def write_manifest(location: TargetLocation, folder: Path, manifest: Path) -> li
         if not (folder / name).is_file():
             raise ValueError(f"{folder}: {name} is missing")
     check_shards(folder)
-    names = sorted(
-        path.name
-        for pattern in NEEDED_FILES
-        for path in folder.glob(pattern)
-        if path != manifest and path.is_file()
-    )
+    names = [path.name for path in model_files(folder) if path != manifest]
     known_as = location.hub["repo"] if location.hub is not None else str(folder)
     write_json(manifest, {"known_as": known_as, "files": describe_files(folder, names)})
     return names
@@ -128,7 +121,6 @@ def _fetch_from_hub(hub: Mapping[str, str], folder: Path, report: Callable[[str]
 def _link_folder(path: Path, folder: Path) -> None:
     if not path.is_dir():
         raise ValueError(f"{path} is no folder")
-    for pattern in NEEDED_FILES:
-        for file in sorted(path.glob(pattern)):
-            with atomic_path(folder / file.name) as partial:
-                partial.symlink_to(os.path.relpath(file.resolve(), folder.resolve()))
+    for file in model_files(path):
+        with atomic_path(folder / file.name) as partial:
+            partial.symlink_to(os.path.relpath(file.resolve(), folder.resolve()))

@@ -1,4 +1,4 @@
-"""What a target's configuration files say about it, without its weights."""
+"""What a target's folder holds, and what its configuration files say without its weights."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lib.files import read_json
+
+NEEDED_FILES = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
+"""What a target needs of a model repository: weights, configuration, tokenizer, template."""
 
 
 @dataclass(frozen=True)
@@ -48,3 +51,9 @@ def read_facts(folder: Path) -> TargetFacts:
 
 def _token_text(token: Any) -> str | None:
     return token.get("content") if isinstance(token, Mapping) else token
+
+
+def model_files(folder: Path) -> list[Path]:
+    """Return the files of a model folder that a target needs, sorted."""
+    found = {path for pattern in NEEDED_FILES for path in folder.glob(pattern)}
+    return sorted(path for path in found if path.is_file())

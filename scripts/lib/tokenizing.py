@@ -124,11 +124,12 @@ def _stats(
         split: sum(count.rows for (side, _), count in counts.items() if side == split)
         for split in ("train", "validation")
     }
+    all_lost = sum(lost.values(), Counter[str]())
     for split, number in rows.items():
         if not number:
-            raise ValueError(f"no row is left for {split}; see the reasons in the log: {lost}")
+            reasons = ", ".join(f"{reason} {count}" for reason, count in all_lost.most_common())
+            raise ValueError(f"no row is left for {split}; turns lost: {reasons or 'none'}")
     total = rows["train"] + rows["validation"]
-    all_lost = sum(lost.values(), Counter[str]())
     return {
         "turns_in": turns,
         "turns_supervised": turns - all_lost.total(),
