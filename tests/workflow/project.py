@@ -46,6 +46,8 @@ class Project:
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            # A test runner in the background ignores Ctrl-C, and its children would too.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
         )
         return Run(self, process)
 
