@@ -25,6 +25,8 @@ from lib.rendering import Renderer, ThinkingMode
 from lib.target_facts import read_facts
 
 LAUNCHER = Path(__file__).with_name("training_launcher.py")
+METRICS = "metrics.jsonl"
+"""What the trainer logged, step by step and epoch by epoch, beside its checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +113,14 @@ def train_drafter(
             write_text(folder / "trainer.yaml", yaml.safe_dump(config, sort_keys=False))
             _run_trainer(settings, folder, log, advance)
             _require_all_epochs(settings.epochs, folder, log)
-    best = folder / (folder / "checkpoint_best").readlink()
+    validations = _validations(folder)
+    best = min(validations, key=lambda epoch: validations[epoch]["loss_epoch"])
     outcome = {
         "checkpoints": str(folder.relative_to(result.parent)),
-        "best_epoch": int(best.name) + 1,
-        "best_checkpoint": str(best.relative_to(result.parent)),
-        "validation": read_json(best / "val_metrics.json"),
-        "validation_acceptance_length": read_json(best / "val_metrics.json")["eal_epoch"],
+        "best_epoch": best + 1,
+        "best_checkpoint": str((folder / str(best)).relative_to(result.parent)),
+        "validation_acceptance_length": validations[best]["eal_epoch"],
+        "validation_by_epoch": [validations[epoch] for epoch in sorted(validations)],
         "mask_token_id": mask_token_id,
         "train_rows": stats["train_rows"],
         "validation_rows": stats["validation_rows"],
@@ -210,13 +213,16 @@ def _only_trainer_in(folder: Path, say: Callable[[str], None]) -> Iterator[None]
 
 
 def _drop_incomplete_checkpoints(folder: Path) -> int:
-    """Remove what a killed trainer left half-written; return the number of complete epochs.
+    """Remove what a killed trainer left half-done; return the number of complete epochs.
 
-    The trainer writes `training_state.json` last, so a checkpoint without it is incomplete.
+    An epoch is complete when its checkpoint was written and then validated. The trainer writes
+    `training_state.json` last, so a checkpoint without it is incomplete.
     """
+    _drop_cut_line(folder / METRICS)
+    validated = {str(epoch) for epoch in _validations(folder)}
     for path in folder.glob("*"):
         is_checkpoint = path.is_dir() and not path.is_symlink()
-        if is_checkpoint and not (path.name.isdecimal() and _is_whole(path)):
+        if is_checkpoint and not (path.name in validated and _is_whole(path)):
             remove(path)
     for link in folder.glob("*"):
         if link.is_symlink() and not link.exists():
@@ -224,6 +230,20 @@ def _drop_incomplete_checkpoints(folder: Path) -> int:
     return max(
         (int(path.name) + 1 for path in folder.iterdir() if path.name.isdecimal()), default=0
     )
+
+
+def _validations(folder: Path) -> dict[int, dict[str, float]]:
+    """Return the validation metrics of each epoch; of an epoch that was repeated, the last."""
+    lines = (line for line, _ in _new_lines(folder / METRICS, 0))
+    return {line["epoch"]: line["val"] for line in lines if "val" in line}
+
+
+def _drop_cut_line(metrics: Path) -> None:
+    """Take off a last line that a kill cut short, so that what follows starts a line."""
+    if metrics.exists():
+        whole = metrics.read_bytes().rpartition(b"\n")
+        with metrics.open("r+b") as file:
+            file.truncate(len(whole[0]) + len(whole[1]))
 
 
 def _is_whole(checkpoint: Path) -> bool:
@@ -240,7 +260,7 @@ def _run_trainer(
     if settings.gpus > 1:
         command += ["-m", "torch.distributed.run", "--standalone"]
         command += ["--nproc_per_node", str(settings.gpus)]
-    metrics = folder / "metrics.jsonl"
+    metrics = folder / METRICS
     command += [str(LAUNCHER), str(folder / "trainer.yaml"), str(metrics)]
     seen = metrics.stat().st_size if metrics.exists() else 0
     steps_per_epoch = 0
