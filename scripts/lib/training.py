@@ -105,7 +105,7 @@ def train_drafter(
     folder = result.parent / "checkpoints" / digest(identity)[:8]
     folder.mkdir(parents=True, exist_ok=True)
     with _only_trainer_in(folder, say):
-        done = _drop_incomplete_checkpoints(folder)
+        done = _drop_incomplete_checkpoints(folder, settings.epochs)
         if done:
             say(f"going on after epoch {done} of {settings.epochs}")
         if done < settings.epochs:
@@ -212,17 +212,19 @@ def _only_trainer_in(folder: Path, say: Callable[[str], None]) -> Iterator[None]
         yield
 
 
-def _drop_incomplete_checkpoints(folder: Path) -> int:
+def _drop_incomplete_checkpoints(folder: Path, epochs: int) -> int:
     """Remove what a killed trainer left half-done; return the number of complete epochs.
 
-    An epoch is complete when its checkpoint was written and then validated. The trainer writes
-    `training_state.json` last, so a checkpoint without it is incomplete.
+    The trainer writes `training_state.json` last, so a checkpoint without it is incomplete. It
+    validates after that and never comes back to it; so the last epoch is done again when its
+    validation is missing, while training goes on from an earlier one.
     """
     _drop_cut_line(folder / METRICS)
     validated = {str(epoch) for epoch in _validations(folder)}
     for path in folder.glob("*"):
         is_checkpoint = path.is_dir() and not path.is_symlink()
-        if is_checkpoint and not (path.name in validated and _is_whole(path)):
+        is_done = path.name in validated or path.name != str(epochs - 1)
+        if is_checkpoint and not (path.name.isdecimal() and is_done and _is_whole(path)):
             remove(path)
     for link in folder.glob("*"):
         if link.is_symlink() and not link.exists():
@@ -291,7 +293,7 @@ def _new_lines(path: Path, start: int) -> Iterator[tuple[dict[str, Any], int]]:
 
 def _require_all_epochs(epochs: int, folder: Path, log: Path) -> None:
     """Count the epochs, for the trainer ends without an error when it is interrupted."""
-    done = _drop_incomplete_checkpoints(folder)
+    done = _drop_incomplete_checkpoints(folder, epochs)
     if done < epochs:
         raise TrainingError(
             f"interrupted after epoch {done} of {epochs}; the same command goes on from there "
