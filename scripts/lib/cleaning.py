@@ -9,7 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from lib.conversation import Conversation, Rejected, Role, ToolCall, Turn
+from lib.conversation import (
+    Conversation,
+    Rejected,
+    Role,
+    ToolCall,
+    Turn,
+    json_without_escapes,
+)
 from lib.digest import canonical
 
 REPAIRS = {
@@ -165,14 +172,9 @@ def _replace_unencodable(text: str, repairs: list[str]) -> str:
 
 def _replace_unencodable_in_json(text: str, repairs: list[str]) -> str:
     """Do the same to JSON text, whose escapes hide such characters until it is parsed."""
-    plain = _without_escapes(text)
+    plain = json_without_escapes(text) if "\\u" in text else text
     mended = _replace_unencodable(_ESCAPED_NUL.sub("\\1\0", plain), repairs)
     return text if mended == plain else mended
-
-
-def _without_escapes(text: str) -> str:
-    r"""Return JSON text with each character as itself that `\u` wrote and JSON allows."""
-    return json.dumps(json.loads(text), ensure_ascii=False) if "\\u" in text else text
 
 
 def _separate_reasoning(turn: Turn, repairs: list[str]) -> Turn:
@@ -227,7 +229,7 @@ def _check(turns: list[Turn], tools: str) -> None:
     offered = {tool["function"]["name"] for tool in json.loads(tools)} if tools else set()
     pending: list[str] = []
     for turn in turns:
-        arguments = [_without_escapes(call.arguments) for call in turn.tool_calls]
+        arguments = [json_without_escapes(call.arguments) for call in turn.tool_calls]
         for text in (turn.text, turn.reasoning, *arguments):
             if found := _CONTROL_TOKEN.search(text):
                 raise Rejected("control_token", found.group())

@@ -198,6 +198,19 @@ def _require_text(*values: Any) -> None:
             raise TypeError(f"text expected, found {type(value).__name__}")
 
 
+def json_without_escapes(text: str) -> str:
+    r"""Return JSON text with each character as itself, as templates print it, not as `\u003c`.
+
+    Text that is no JSON is returned as it is.
+    """
+    if "\\" not in text:
+        return text
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return text
+
+
 def to_messages(turns: tuple[Turn, ...]) -> list[dict[str, Any]]:
     """Return turns as chat templates expect them: OpenAI roles, arguments as objects.
 

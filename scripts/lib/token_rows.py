@@ -5,12 +5,11 @@ mask is 1 exactly on the tokens that the target itself generates, through its en
 Rows of a conversation where one is the beginning of the next become one row.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lib.conversation import Conversation
+from lib.conversation import Conversation, json_without_escapes
 from lib.rendering import Renderer, RenderError
 
 ROW_REASONS = {
@@ -128,17 +127,9 @@ def _merged(row: TokenRow, longer: TokenRow) -> TokenRow:
 
 
 def _has_special_token(conversation: Conversation, special_tokens: Sequence[str]) -> bool:
-    texts = [_unescaped(conversation.tools)]
+    texts = [json_without_escapes(conversation.tools)]
     for turn in conversation.turns:
         texts += [turn.text, turn.reasoning]
         for call in turn.tool_calls:
-            texts += [call.name, _unescaped(call.arguments)]
+            texts += [call.name, json_without_escapes(call.arguments)]
     return any(token in text for text in texts for token in special_tokens)
-
-
-def _unescaped(text: str) -> str:
-    """Return JSON text as a template prints it: with characters instead of their escapes."""
-    try:
-        return json.dumps(json.loads(text), ensure_ascii=False)
-    except ValueError:
-        return text
