@@ -40,12 +40,10 @@ class ArrowWriter:
         self._stream: Any = None
         self._rows: list[TokenRow] = []
         self._bytes = 0
-        self.count = 0
 
     def write(self, row: TokenRow) -> None:
         """Append one row."""
         self._rows.append(row)
-        self.count += 1
         self._bytes += 16 * len(row.ids)
         if len(self._rows) == _BATCH_ROWS:
             self._flush()

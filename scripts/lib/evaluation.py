@@ -8,7 +8,7 @@ from typing import Any
 
 from lib.conversation import from_record
 from lib.files import write_json, write_text
-from lib.generation import Sampling, TransformersTarget, load_target
+from lib.generation import Sampling, TransformersTarget
 from lib.hidden_states import Capture
 from lib.jsonl import read_jsonl
 from lib.rendering import Renderer
@@ -51,7 +51,7 @@ def evaluate_drafter(
         renderer.target, renderer.end_of_turn_ids, settings.trust_remote_code
     )
     simulated = SimulatedDrafter(drafter, renderer.target)
-    capture = Capture(load_target(renderer.target, settings.trust_remote_code), simulated.layer_ids)
+    capture = Capture(target.model, simulated.layer_ids)
     measured: list[tuple[dict[str, Any], Acceptance]] = []
     for start in range(0, len(questions), BATCH):
         batch = questions[start : start + BATCH]

@@ -33,14 +33,19 @@ class Answer:
 
 
 class TransformersTarget:
-    """A target loaded in this process; answers prompts in batches."""
+    """A target loaded in this process; answers prompts in batches.
+
+    Attributes:
+        model: the loaded model, for whoever else needs it.
+        context_length: most tokens of a prompt and its answer together.
+    """
 
     def __init__(self, folder: Path, end_of_turn_ids: frozenset[int], trust_remote_code: bool):
-        self._model = load_target(folder, trust_remote_code)
+        self.model = load_target(folder, trust_remote_code)
         # Only `Sampling` says how to sample: no penalty or top_k of the target's own settings.
-        self._model.generation_config = GenerationConfig()
+        self.model.generation_config = GenerationConfig()
         self._ends = end_of_turn_ids
-        self.context_length: int = self._model.config.get_text_config().max_position_embeddings
+        self.context_length: int = self.model.config.get_text_config().max_position_embeddings
 
     def answer(self, prompts: Sequence[Sequence[int]], sampling: Sampling) -> list[Answer]:
         """Answer each prompt (token ids), all at once.
@@ -49,12 +54,12 @@ class TransformersTarget:
         """
         width = max(len(prompt) for prompt in prompts)
         pad = min(self._ends)
-        device = self._model.device
+        device = self.model.device
         ids = torch.tensor([[pad] * (width - len(p)) + list(p) for p in prompts], device=device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
         with torch.inference_mode(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(sampling.seed)
-            output = self._model.generate(
+            output = self.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
                 max_new_tokens=sampling.max_tokens,

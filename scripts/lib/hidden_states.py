@@ -88,22 +88,21 @@ class Capture:
     def __init__(self, model: Any, layer_ids: Sequence[int]):
         self._model = model
         self._layer_ids = list(layer_ids)
-        self._before_norm: list[torch.Tensor] = []
-        model.model.norm.register_forward_pre_hook(
-            lambda _, inputs: self._before_norm.append(inputs[0])
-        )
 
     def states(self, ids: Sequence[int]) -> torch.Tensor:
         """Return the states of one row, shape [length, layers + 1, hidden size]."""
-        self._before_norm.clear()
-        with torch.inference_mode():
+        before_norm: list[torch.Tensor] = []
+        look = self._model.model.norm.register_forward_pre_hook(
+            lambda _, inputs: before_norm.append(inputs[0])
+        )
+        with look, torch.inference_mode():
             output = self._model.model(
                 torch.tensor([list(ids)], device=self._model.device),
                 output_hidden_states=True,
                 use_cache=False,
             )
         layers = [output.hidden_states[k][0] for k in self._layer_ids]
-        return torch.stack([*layers, self._before_norm[0][0]], dim=1).cpu()
+        return torch.stack([*layers, before_norm[0][0]], dim=1).cpu()
 
 
 def _bytes_a_token(model: Any, settings: HiddenStatesSettings) -> int:
