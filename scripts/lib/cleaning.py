@@ -5,35 +5,11 @@ A repair is named and counted; what no rule covers is rejected. Nothing is guess
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lib.conversation import (
-    Conversation,
-    Rejected,
-    Role,
-    ToolCall,
-    Turn,
-    json_without_escapes,
-)
-from lib.digest import canonical
-
-REPAIRS = {
-    "surrogate_replaced": "a lone surrogate became U+FFFD",
-    "nul_replaced": "a NUL character became U+FFFD",
-    "systems_joined": "leading system turns were joined with a blank line",
-    "empty_system_dropped": "an empty system turn was left out",
-    "leading_answer_cut": "assistant turns before the first question were cut",
-    "neighbours_joined": "neighbouring plain turns of one role were joined with a blank line",
-    "html_to_markdown": "HTML of an answer became Markdown",
-    "page_noise_removed": "buttons and counters of a web page were taken out of an answer",
-    "end_mark_removed": "the end-of-text mark of the data format was taken off",
-    "boilerplate_system_removed": "the system prompt that only listed the tools went",
-    "reasoning_separated": "a leading think block became reasoning_content",
-    "empty_turn_dropped": "a turn without any text at the end of the row was left out",
-}
-"""Every repair that may be counted, in one place."""
+from lib.conversation import Conversation, Rejected, Role, Turn, json_without_escapes
 
 ROLE_NAMES: Mapping[str, Role] = {
     **dict.fromkeys(("human", "user", "prompter"), "human"),
@@ -77,51 +53,14 @@ def text_of(value: Any) -> str:
     return value
 
 
-def tool_call(name: Any, arguments: Any, index: int) -> ToolCall:
-    """Return a call with its arguments as the JSON text of an object.
-
-    Args:
-        arguments: a mapping, or JSON text of one, which is kept to the character.
-        index: position of the call in its conversation, which names it.
-
-    Raises:
-        Rejected: there is no name, or the arguments are no object.
-    """
-    if not isinstance(name, str) or not name:
-        raise Rejected("invalid_call", f"function name {name!r}"[:120])
-    text = arguments if isinstance(arguments, str) else None
-    if text is not None:
-        try:
-            arguments = json.loads(text)
-        except ValueError as error:
-            raise Rejected("invalid_call", f"arguments of {name}: {error}") from error
-    if not isinstance(arguments, Mapping):
-        raise Rejected("invalid_call", f"arguments of {name} are {type(arguments).__name__}")
+def cleaned(outcome: Conversation | Rejected) -> Conversation | Rejected:
+    """Return what becomes of a converted row: clean, or rejected."""
+    if isinstance(outcome, Rejected):
+        return outcome
     try:
-        json.dumps(arguments, allow_nan=False)
-    except ValueError as error:
-        raise Rejected("invalid_call", f"arguments of {name}: {error}") from error
-    if text is None:
-        text = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(id=f"call_{index}", name=name, arguments=text)
-
-
-def tool_list(functions: Iterable[Any]) -> str:
-    """Return the JSON text of a tool list, or "" for none, from bare or wrapped functions.
-
-    Raises:
-        Rejected: an entry is no function with a name, or one name has two definitions.
-    """
-    tools: dict[str, dict[str, Any]] = {}
-    for entry in functions:
-        function = entry.get("function", entry) if isinstance(entry, Mapping) else None
-        if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
-            raise Rejected("invalid_tools", f"{entry!r}"[:120])
-        tool = {"type": "function", "function": dict(function)}
-        known = tools.setdefault(function["name"], tool)
-        if canonical(known) != canonical(tool):
-            raise Rejected("invalid_tools", f"{function['name']} is defined twice")
-    return json.dumps(list(tools.values()), ensure_ascii=False) if tools else ""
+        return clean(outcome)
+    except Rejected as rejected:
+        return rejected
 
 
 def clean(conversation: Conversation) -> Conversation:
@@ -145,23 +84,25 @@ def clean(conversation: Conversation) -> Conversation:
 
 
 def _clean_text(turn: Turn, repairs: list[str]) -> Turn:
-    return replace(
-        turn,
-        text=_replace_unencodable(turn.text, repairs),
-        reasoning=_replace_unencodable(turn.reasoning, repairs),
-        tool_calls=tuple(
-            replace(
-                call,
-                name=_replace_unencodable(call.name, repairs),
-                arguments=_replace_unencodable_in_json(call.arguments, repairs),
-            )
-            for call in turn.tool_calls
-        ),
+    text = _replace_unencodable(turn.text, repairs)
+    reasoning = _replace_unencodable(turn.reasoning, repairs)
+    calls = tuple(
+        replace(
+            call,
+            name=_replace_unencodable(call.name, repairs),
+            arguments=_replace_unencodable_in_json(call.arguments, repairs),
+        )
+        for call in turn.tool_calls
     )
+    if (text, reasoning, calls) == (turn.text, turn.reasoning, turn.tool_calls):
+        return turn
+    return replace(turn, text=text, reasoning=reasoning, tool_calls=calls)
 
 
 def _replace_unencodable(text: str, repairs: list[str]) -> str:
-    if _SURROGATE.search(text):
+    try:
+        text.encode()
+    except UnicodeEncodeError:
         text = _SURROGATE.sub("\ufffd", text)
         repairs.append("surrogate_replaced")
     if "\0" in text:
@@ -178,8 +119,10 @@ def _replace_unencodable_in_json(text: str, repairs: list[str]) -> str:
 
 
 def _separate_reasoning(turn: Turn, repairs: list[str]) -> Turn:
-    match = _LEADING_REASONING.match(turn.text) if turn.role == "gpt" else None
-    if not match or turn.reasoning:
+    if turn.role != "gpt" or turn.reasoning or "<think>" not in turn.text:
+        return turn
+    match = _LEADING_REASONING.match(turn.text)
+    if not match:
         return turn
     repairs.append("reasoning_separated")
     return replace(turn, text=turn.text[match.end() :], reasoning=match.group(1))
@@ -212,40 +155,57 @@ def _join_neighbours(turns: list[Turn], repairs: list[str]) -> list[Turn]:
     joined: list[Turn] = []
     for turn in turns:
         last = joined[-1] if joined else None
-        if last and last.role == turn.role and _is_plain(last) and _is_plain(turn):
+        if last is None or last.role != turn.role or turn.role not in ("human", "gpt"):
+            joined.append(turn)
+        elif _is_plain(last) and _is_plain(turn):
             joined[-1] = replace(last, text=f"{last.text}\n\n{turn.text}")
             repairs.append("neighbours_joined")
+        elif turn.tool_calls and not (turn.text or turn.reasoning or last.tool_calls):
+            joined[-1] = replace(last, tool_calls=turn.tool_calls)
+            repairs.append("call_joined")
         else:
             joined.append(turn)
     return joined
 
 
 def _is_plain(turn: Turn) -> bool:
-    has_only_text = turn.text.strip() and not turn.tool_calls and not turn.reasoning
-    return turn.role in ("human", "gpt") and bool(has_only_text)
+    return bool(turn.text.strip()) and not turn.tool_calls and not turn.reasoning
 
 
 def _check(turns: list[Turn], tools: str) -> None:
     offered = {tool["function"]["name"] for tool in json.loads(tools)} if tools else set()
     pending: list[str] = []
+    last = ""
     for turn in turns:
-        arguments = [json_without_escapes(call.arguments) for call in turn.tool_calls]
-        for text in (turn.text, turn.reasoning, *arguments):
-            if found := _CONTROL_TOKEN.search(text):
-                raise Rejected("control_token", found.group())
-        if _THINK_TAG.search(turn.text) or _THINK_TAG.search(turn.reasoning):
-            raise Rejected("stray_think_tag", f"in a {turn.role} turn")
-        if turn.role != "tool" and not turn.text.strip() and not turn.tool_calls:
-            raise Rejected("empty_turn", turn.role)
+        _check_text(turn)
         if turn.role == "tool":
             if turn.tool_call_id not in pending:
                 raise Rejected("unmatched_result", "a tool result without a call")
             pending.remove(turn.tool_call_id)
         elif pending:
             raise Rejected("unmatched_result", "a call without a tool result")
+        elif turn.role == last == "gpt":
+            raise Rejected("neighbouring_answers")
         for call in turn.tool_calls:
             if call.name not in offered:
                 raise Rejected("undeclared_tool", call.name[:120])
             pending.append(call.id)
-    if found := _CONTROL_TOKEN.search(tools):
+        last = turn.role
+    _check_control_tokens(tools)
+
+
+def _check_text(turn: Turn) -> None:
+    for text in (turn.text, turn.reasoning):
+        _check_control_tokens(text)
+        if "think>" in text and _THINK_TAG.search(text):
+            raise Rejected("stray_think_tag", f"in a {turn.role} turn")
+    for call in turn.tool_calls:
+        _check_control_tokens(call.name)
+        _check_control_tokens(json_without_escapes(call.arguments))
+    if turn.role != "tool" and not turn.text.strip() and not turn.tool_calls:
+        raise Rejected("empty_turn", turn.role)
+
+
+def _check_control_tokens(text: str) -> None:
+    if "<|" in text and (found := _CONTROL_TOKEN.search(text)):
         raise Rejected("control_token", found.group())

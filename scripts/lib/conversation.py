@@ -30,9 +30,46 @@ REASONS = {
     "invalid_call": "a tool call is cut off, has no name or its arguments are no JSON object",
     "undeclared_tool": "a call names a function that the conversation does not offer",
     "unmatched_result": "a tool result answers no call, or a call has no result",
+    "neighbouring_answers": "two answers stand in a row that cannot be one turn",
+    "deleted_message": "the message was deleted",
+    "failed_review": "reviewers refused the message, as spam for instance",
+    "not_reviewed": "nobody has reviewed the message",
+    "unfinished_tree": "the message belongs to a tree that was not ready for export",
+    "orphan_message": "the message that this one answers is missing or was rejected",
+    "not_on_best_path": "another message of the same tree was ranked better",
+    "continued_elsewhere": "another row of the source goes on with the same conversation",
     "over_quota": "the source has more rows than its max_samples",
 }
 """Every reason why a raw row may be rejected, in one place."""
+
+CHOICES = frozenset(("not_on_best_path", "continued_elsewhere", "over_quota"))
+"""Reasons that say nothing against a row: another one was chosen in its place."""
+
+REPAIRS = {
+    "surrogate_replaced": "a lone surrogate became U+FFFD",
+    "nul_replaced": "a NUL character became U+FFFD",
+    "systems_joined": "leading system turns were joined with a blank line",
+    "empty_system_dropped": "an empty system turn was left out",
+    "leading_answer_cut": "assistant turns before the first question were cut",
+    "neighbours_joined": "neighbouring plain turns of one role were joined with a blank line",
+    "call_joined": "a call became part of the answer right before it",
+    "html_to_markdown": "HTML of an answer became Markdown",
+    "page_noise_removed": "buttons and counters of a web page were taken out of an answer",
+    "end_mark_removed": "the end-of-text mark of the data format was taken off",
+    "boilerplate_system_removed": "the part of the system prompt that only listed the tools went",
+    "reasoning_separated": "a leading think block became reasoning_content",
+    "empty_turn_dropped": "a turn without any text at the end of the row was left out",
+    "tool_wrapped": "a bare function became a tool",
+    "tool_unwrapped": "a tool inside a tool was taken out",
+    "parameters_rebuilt": "a map of parameters, or none at all, became a schema",
+    "types_renamed": "types of another language became those of JSON schema",
+    "required_moved": "the list of required parameters went to its place in the schema",
+    "duplicate_tool_dropped": "a tool that was listed twice is listed once",
+    "call_fence_removed": "the code fence around a call was taken off",
+    "results_split": "one message with the results of several calls became one turn a call",
+    "side_branches_left_out": "of a tree of messages only the best path was taken",
+}
+"""Every repair that may be counted, in one place."""
 
 
 class Rejected(Exception):

@@ -8,18 +8,28 @@ from typing import Any, BinaryIO
 
 from lib.files import atomic_path
 
+_ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def json_line(value: Any) -> bytes:
+    """Return the line of a value: UTF-8, keys in their order, ended by a line break."""
+    return _ENCODE(value).encode() + b"\n"
+
 
 class JsonlWriter:
     """Writes one JSON value a line and counts the lines."""
 
     def __init__(self, path: Path):
-        self._file = path.open("w", encoding="utf-8", newline="\n")
+        self._file = path.open("wb")
         self.count = 0
 
     def write(self, value: Any) -> None:
         """Append one value; keys keep their order and text its characters."""
-        self._file.write(json.dumps(value, ensure_ascii=False, allow_nan=False))
-        self._file.write("\n")
+        self.write_line(json_line(value))
+
+    def write_line(self, line: bytes) -> None:
+        """Append a line that `json_line` made."""
+        self._file.write(line)
         self.count += 1
 
     def close(self) -> None:

@@ -1,21 +1,25 @@
 """One source: raw rows to conversation records, with every row accounted for."""
 
-import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lib.cleaning import clean
-from lib.conversation import Conversation, Rejected, to_record
+from lib.cleaning import cleaned
+from lib.conversation import CHOICES, Conversation, Rejected, to_record
 from lib.files import write_json
-from lib.formats import Convert, converter
-from lib.jsonl import jsonl_writer, read_jsonl
+from lib.formats import Format, load_format
+from lib.grouping import grouped
+from lib.jsonl import JsonlWriter, json_line, jsonl_writer
+from lib.quota import Quota, quota
 from lib.readers import read_rows
 
 EXAMPLES = 3
-"""Rejected rows that are quoted when too many are rejected."""
+"""Rejected rows that are quoted when a source cannot be used."""
+
+_ROWS_A_STEP = 100
+"""Rows between two reports of progress."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,20 @@ class NormalizeSettings:
     max_reject_rate: float = 0.5
 
 
-class TooManyRejected(ValueError):
-    """More rows were rejected than the configuration allows."""
+class UnusableSource(ValueError):
+    """A raw file is damaged, or more rows were rejected than the configuration allows."""
+
+
+@dataclass(frozen=True)
+class _Fate:
+    """What became of the rows that one conversation was, or would have been, made of.
+
+    Attributes:
+        rows: number and raw id ("" if it has none) of each.
+    """
+
+    rows: Sequence[tuple[int, str]]
+    outcome: Conversation | Rejected
 
 
 def normalize_source(
@@ -52,109 +68,176 @@ def normalize_source(
         The content of `stats`.
 
     Raises:
-        TooManyRejected: the share of rejected rows is above `max_reject_rate`; the rejects and
-            the stats are written all the same, the records are not.
+        UnusableSource: a file is damaged, or the share of rejected rows is above
+            `max_reject_rate`; the rejects and the stats of all rows that could be read are
+            written all the same, the records are not.
     """
-    convert = converter(settings.format)
-    chosen = None
-    if settings.max_samples is not None:
-        chosen = _smallest(
-            (
-                outcome.id
-                for _, outcome in _outcomes(settings.name, convert, paths)
-                if isinstance(outcome, Conversation)
-            ),
-            settings.max_samples,
-        )
-    reasons: Counter[str] = Counter()
-    repairs: Counter[str] = Counter()
-    rows = 0
+    raw = _RawRows(paths, advance)
+    form = load_format(settings.format)
     with jsonl_writer(records) as accepted:
         with jsonl_writer(rejects) as rejected:
-            outcomes = _outcomes(settings.name, convert, paths)
-            for rows, (raw_id, outcome) in enumerate(outcomes, start=1):
-                advance(1)
-                if isinstance(outcome, Conversation) and chosen is not None:
-                    outcome = _within_quota(outcome, chosen)
-                if isinstance(outcome, Conversation):
-                    repairs.update(set(outcome.repairs))
-                    accepted.write(to_record(outcome))
-                    continue
-                reasons[outcome.reason] += 1
-                rejected.write(
-                    {
-                        "source": settings.name,
-                        "row": rows - 1,
-                        "id": _encodable(raw_id),
-                        "reason": outcome.reason,
-                        "detail": _encodable(outcome.detail),
-                    }
-                )
-        result = {
-            "source": settings.name,
-            "rows_in": rows,
-            "rows_written": accepted.count,
-            "rows_rejected": rejected.count,
-            "rejected_by_reason": dict(sorted(reasons.items())),
-            "repaired": dict(sorted(repairs.items())),
-        }
+            ledger = _Ledger(settings.name, accepted, rejected)
+            fates = _fates(form, raw, settings.name, rejects.parent)
+            if settings.max_samples is None:
+                ledger.enter_all(fates)
+            else:
+                with quota(settings.max_samples, rejects.parent) as sample:
+                    ledger.enter_sample(fates, sample)
+        result = ledger.stats(raw.count)
         write_json(stats, result)
-        _check_reject_rate(settings, rows, reasons, rejects)
+        if raw.damage is not None:
+            raise UnusableSource(f"{raw.damage}\n{ledger.summary('rows before it')}")
+        bad = sum(n for reason, n in ledger.reasons.items() if reason not in CHOICES)
+        if bad > raw.count * settings.max_reject_rate:
+            raise UnusableSource(
+                f"{settings.name}: {bad} of {raw.count} rows rejected, more than max_reject_rate "
+                f"{settings.max_reject_rate} allows\n{ledger.summary('rows')}"
+            )
     return result
 
 
-def _outcomes(
-    source: str, convert: Convert, paths: list[Path]
-) -> Iterator[tuple[str, Conversation | Rejected]]:
-    """Yield each raw row's own id ("" if it has none) and what becomes of the row, in order."""
-    for path in paths:
-        for row in read_rows(path):
-            outcome = convert(row)
-            if isinstance(outcome, Conversation):
-                try:
-                    outcome = clean(outcome).of_source(source)
-                except Rejected as rejected:
-                    outcome = rejected
-            raw_id = row.get("id") if isinstance(row, Mapping) else None
-            yield "" if raw_id is None else str(raw_id), outcome
+class _RawRows:
+    """The numbered rows of files up to the first damage, which is kept for later.
 
-
-def _smallest(ids: Iterable[str], count: int) -> Counter[str]:
-    """Return the `count` smallest identities, each as often as it was chosen.
-
-    Identities are hashes, so this is a sample that does not depend on the order of the rows and
-    that other rows, when they are added, disturb no more than they must.
+    Attributes:
+        count: rows read so far.
+        damage: why reading ended early, if it did.
     """
-    return Counter(heapq.nsmallest(count, ids))
+
+    def __init__(self, paths: list[Path], advance: Callable[[int], None]):
+        self._paths = paths
+        self._advance = advance
+        self.count = 0
+        self.damage: ValueError | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        try:
+            for path in self._paths:
+                for row in read_rows(path):
+                    yield self.count, row
+                    self.count += 1
+                    if self.count % _ROWS_A_STEP == 0:
+                        self._advance(_ROWS_A_STEP)
+        except ValueError as damage:
+            self.damage = damage
+        self._advance(self.count % _ROWS_A_STEP)
 
 
-def _within_quota(conversation: Conversation, chosen: Counter[str]) -> Conversation | Rejected:
-    if chosen[conversation.id] > 0:
-        chosen[conversation.id] -= 1
-        return conversation
-    return Rejected("over_quota")
+def _fates(
+    form: Format, rows: Iterable[tuple[int, Any]], source: str, folder: Path
+) -> Iterator[_Fate]:
+    """Yield what becomes of the rows; each row occurs in exactly one fate."""
+    groups: Iterable[list[tuple[int, Any]]]
+    if form.group is None:
+        groups = ([row] for row in rows)
+    else:
+        groups = grouped(rows, _key(form.group), folder)
+    for group in groups:
+        for positions, outcome in form.combine([row for _, row in group]):
+            outcome = cleaned(outcome)
+            if isinstance(outcome, Conversation):
+                outcome = outcome.of_source(source)
+            yield _Fate([(group[n][0], _raw_id(group[n][1])) for n in positions], outcome)
+
+
+def _key(group: Callable[[Mapping[str, Any]], str]) -> Callable[[int, Any], str]:
+    """Give a row that names no group one of its own."""
+
+    def key(number: int, row: Any) -> str:
+        try:
+            return group(row)
+        except (LookupError, TypeError, ValueError, AttributeError, Rejected):
+            return f"row {number}"
+
+    return key
+
+
+def _raw_id(row: Any) -> str:
+    raw_id = row.get("id") if isinstance(row, Mapping) else None
+    return "" if raw_id is None else str(raw_id)
+
+
+class _Ledger:
+    """Enters every row as written or rejected, and counts.
+
+    Attributes:
+        reasons: rejected rows by reason.
+    """
+
+    def __init__(self, source: str, accepted: JsonlWriter, rejected: JsonlWriter):
+        self._source = source
+        self._accepted = accepted
+        self._rejected = rejected
+        self._rows_written = 0
+        self._repairs: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self._examples: list[str] = []
+
+    def enter_all(self, fates: Iterable[_Fate]) -> None:
+        """Write every conversation."""
+        for fate in fates:
+            if isinstance(fate.outcome, Conversation):
+                self._accept(json_line(to_record(fate.outcome)), fate.rows, fate.outcome.repairs)
+            else:
+                self._reject(fate.rows, fate.outcome)
+
+    def enter_sample(self, fates: Iterable[_Fate], sample: Quota) -> None:
+        """Write the conversations of a sample; the rows of the others are over the quota."""
+        for fate in fates:
+            if isinstance(fate.outcome, Rejected):
+                self._reject(fate.rows, fate.outcome)
+                continue
+            rank = int(fate.outcome.id.rpartition("-")[2], 16)
+            left_out = sample.offer(
+                rank,
+                fate.rows[0][0],
+                json_line(to_record(fate.outcome)),
+                (fate.rows, fate.outcome.repairs),
+            )
+            if left_out is not None:
+                self._reject(left_out[0], Rejected("over_quota"))
+        for line, (rows, repairs) in sample.chosen():
+            self._accept(line, rows, repairs)
+
+    def stats(self, rows: int) -> dict[str, Any]:
+        """Return the account of all rows."""
+        return {
+            "source": self._source,
+            "rows_in": rows,
+            "rows_written": self._rows_written,
+            "rows_rejected": self._rejected.count,
+            "conversations": self._accepted.count,
+            "rejected_by_reason": dict(sorted(self.reasons.items())),
+            "repaired": dict(sorted(self._repairs.items())),
+        }
+
+    def summary(self, what: str) -> str:
+        """Return the counts in words, with the reasons and examples of what was rejected."""
+        reasons = ", ".join(f"{reason} {n}" for reason, n in self.reasons.most_common(5))
+        head = f"  {what}: {self._rows_written} written, {self._rejected.count} rejected"
+        return "\n".join([f"{head}: {reasons}" if reasons else head, *self._examples])
+
+    def _accept(self, line: bytes, rows: Sequence[tuple[int, str]], repairs: Iterable[str]) -> None:
+        self._accepted.write_line(line)
+        self._rows_written += len(rows)
+        self._repairs.update(set(repairs))
+
+    def _reject(self, rows: Sequence[tuple[int, str]], rejected: Rejected) -> None:
+        detail = _encodable(rejected.detail)
+        for row, raw_id in rows:
+            self.reasons[rejected.reason] += 1
+            self._rejected.write(
+                {
+                    "source": self._source,
+                    "row": row,
+                    "id": _encodable(raw_id),
+                    "reason": rejected.reason,
+                    "detail": detail,
+                }
+            )
+            if rejected.reason not in CHOICES and len(self._examples) < EXAMPLES:
+                self._examples.append(f"  row {row}: {rejected.reason}: {detail}")
 
 
 def _encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _check_reject_rate(
-    settings: NormalizeSettings, rows: int, reasons: Counter[str], rejects: Path
-) -> None:
-    bad = Counter({reason: n for reason, n in reasons.items() if reason != "over_quota"})
-    if bad.total() <= rows * settings.max_reject_rate:
-        return
-    top = ", ".join(f"{reason} {count}" for reason, count in bad.most_common(5))
-    examples = [
-        f"  row {entry['row']}: {entry['reason']}: {entry['detail']}"
-        for entry, _ in zip(
-            (entry for entry in read_jsonl(rejects) if entry["reason"] != "over_quota"),
-            range(EXAMPLES),
-            strict=False,
-        )
-    ]
-    raise TooManyRejected(
-        f"{settings.name}: {bad.total()} of {rows} rows rejected, more than max_reject_rate "
-        f"{settings.max_reject_rate} allows: {top}\n" + "\n".join(examples)
-    )

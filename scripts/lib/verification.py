@@ -201,7 +201,7 @@ def _check_chain(stages: Stages, stats: dict[str, Any]) -> Check:
             source["rows_written"] + source["rows_rejected"],
         )
     merged = read_json(stages.merged / "stats.json")
-    same("records in the merge", merged["records_in"], sum(s["rows_written"] for s in sources))
+    same("records in the merge", merged["records_in"], sum(s["conversations"] for s in sources))
     same("merge: in = kept + dropped", merged["records_in"], merged["kept"] + merged["dropped"])
     tokenizable = merged["kept"]
     if stages.responses is not None:

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lib.cleaning import REPAIRS, ROLE_NAMES, clean, role_of, text_of, tool_call, tool_list
+from lib.cleaning import ROLE_NAMES, clean, role_of, text_of
 from lib.conversation import (
     REASONS,
+    REPAIRS,
     ROLES,
     Conversation,
     Rejected,
@@ -20,8 +21,10 @@ from lib.conversation import (
     to_record,
 )
 from lib.jsonl import jsonl_writer, read_jsonl
+from lib.tools import tool_list
+from lib.transcript import tool_call
 
-TOOLS = tool_list([{"name": "get_time", "parameters": {"type": "object"}}])
+TOOLS = tool_list([{"name": "get_time", "parameters": {"type": "object"}}], [])
 QUESTION = Turn("human", "What time is it?")
 ANSWER = Turn("gpt", "It is noon.")
 CALL = Turn("gpt", "", tool_calls=(ToolCall("call_0", "get_time", '{"city": "Graz"}'),))
@@ -64,7 +67,7 @@ def test_only_text_is_taken_for_text():
     ("bad", "repair"), [("\ud83d", "surrogate_replaced"), ("\0", "nul_replaced")]
 )
 def test_what_cannot_be_encoded_is_replaced_everywhere(bad, repair):
-    tools = tool_list([{"name": "get_time", "description": f"a{bad}b"}])
+    tools = tool_list([{"name": "get_time", "description": f"a{bad}b"}], [])
     call = tool_call("get_time", {"city": f"a{bad}b"}, 0)
     conversation = cleaned(
         Turn("system", f"a{bad}b"),
@@ -128,9 +131,10 @@ def test_plain_neighbours_are_joined_with_a_blank_line():
     assert conversation.repairs == ("neighbours_joined",) * 2
 
 
-def test_neighbours_with_calls_or_reasoning_stay_apart():
-    turns = (QUESTION, ANSWER, Turn("gpt", "Noon.", reasoning="Sun."), CALL, RESULT)
-    assert cleaned(*turns, tools=TOOLS).turns == turns
+def test_two_answers_that_cannot_be_one_turn_are_rejected():
+    assert reason(QUESTION, ANSWER, Turn("gpt", "Noon.", reasoning="Sun.")) == (
+        "neighbouring_answers"
+    )
 
 
 @pytest.mark.parametrize(
@@ -218,7 +222,7 @@ def test_think_tags_anywhere_else_are_rejected(turn):
 )
 @pytest.mark.parametrize("place", ["system", "human", "gpt", "reasoning", "arguments", "tools"])
 def test_control_tokens_are_rejected_wherever_they_stand(token, place):
-    tools = tool_list([{"name": "get_time", "description": token * (place == "tools")}])
+    tools = tool_list([{"name": "get_time", "description": token * (place == "tools")}], [])
     assert (
         reason(
             Turn("system", f"Be brief.{token * (place == 'system')}"),
@@ -263,7 +267,7 @@ def test_calls_and_results_must_match(turns, expected):
 
 def test_a_call_of_a_tool_that_is_not_offered_is_rejected():
     assert reason(QUESTION, CALL) == "undeclared_tool"
-    other = tool_list([{"name": "get_weather"}])
+    other = tool_list([{"name": "get_weather"}], [])
     assert reason(QUESTION, CALL, RESULT, ANSWER, tools=other) == "undeclared_tool"
 
 
@@ -299,12 +303,12 @@ def test_a_call_without_a_name_is_rejected(name):
 def test_bare_and_wrapped_functions_give_the_same_tools():
     function = {"name": "f", "parameters": {"type": "object"}}
     wrapped = {"type": "function", "function": function}
-    assert tool_list([function]) == tool_list([wrapped]) == tool_list([function, wrapped])
-    assert json.loads(tool_list([function])) == [wrapped]
+    assert tool_list([function], []) == tool_list([function, wrapped], [])
+    assert json.loads(tool_list([function], [])) == [wrapped]
 
 
 def test_no_functions_are_no_tools_and_not_an_empty_list():
-    assert tool_list([]) == ""
+    assert tool_list([], []) == ""
 
 
 @pytest.mark.parametrize(
@@ -319,7 +323,7 @@ def test_no_functions_are_no_tools_and_not_an_empty_list():
 )
 def test_lists_that_are_not_of_named_functions_are_rejected(functions):
     with pytest.raises(Rejected) as caught:
-        tool_list(functions)
+        tool_list(functions, [])
     assert caught.value.reason == "invalid_tools"
 
 
@@ -385,7 +389,7 @@ def test_the_identity_covers_source_turns_and_tools_but_not_the_split():
     conversation = Conversation((QUESTION, CALL), tools=TOOLS).of_source("a")
     others = [
         conversation.of_source("b"),
-        Conversation((QUESTION, CALL), tools=tool_list([{"name": "f"}])).of_source("a"),
+        Conversation((QUESTION, CALL), tools=tool_list([{"name": "f"}], [])).of_source("a"),
         Conversation((QUESTION, ANSWER), tools=TOOLS).of_source("a"),
         Conversation((Turn("human", "What time is it? "), CALL), tools=TOOLS).of_source("a"),
     ]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.jsonl import read_jsonl
-from lib.normalizing import EXAMPLES, NormalizeSettings, TooManyRejected, normalize_source
+from lib.normalizing import EXAMPLES, NormalizeSettings, UnusableSource, normalize_source
 
 
 def good(n):
@@ -143,7 +143,7 @@ def test_added_rows_disturb_the_choice_no_more_than_they_must(
 def test_too_many_rejected_rows_stop_the_run_with_reasons_and_examples(tmp_path):
     rows = [good(0), *[BAD] * 3, {"instruction": "no output"}]
     run = Run(tmp_path, rows, max_reject_rate=0.5)
-    with pytest.raises(TooManyRejected) as caught:
+    with pytest.raises(UnusableSource) as caught:
         run.go()
     message = str(caught.value)
     assert "4 of 5" in message
@@ -159,7 +159,7 @@ def test_too_many_rejected_rows_stop_the_run_with_reasons_and_examples(tmp_path)
 
 def test_the_limit_itself_is_allowed(tmp_path):
     assert len(Run(tmp_path, [good(0), BAD], max_reject_rate=0.5).go().records) == 1
-    with pytest.raises(TooManyRejected):
+    with pytest.raises(UnusableSource):
         Run(tmp_path, [good(0), BAD], max_reject_rate=0.49).go()
 
 

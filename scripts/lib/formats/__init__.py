@@ -2,16 +2,34 @@
 
 A format module has `convert(row) -> Conversation | Rejected`. It only says what the row means;
 the rules that hold for every conversation are in `lib/cleaning.py`.
+
+A format whose conversations span rows has instead `group(row) -> str`, which names the rows that
+belong together, and `combine(rows) -> list[Combined]`, which says what becomes of such a group.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from lib.conversation import Conversation, Rejected
 
-Convert = Callable[[Mapping[str, Any]], Conversation | Rejected]
+Combined = tuple[Sequence[int], Conversation | Rejected]
+"""Positions of rows in their group, and what became of them together."""
+
+
+@dataclass(frozen=True)
+class Format:
+    """How raw rows become conversations.
+
+    Attributes:
+        combine: from the rows of one group to their fates; each position occurs exactly once.
+        group: names the group of a row; None where every row stands alone.
+    """
+
+    combine: Callable[[Sequence[Any]], Sequence[Combined]]
+    group: Callable[[Mapping[str, Any]], str] | None = None
 
 
 def format_names() -> list[str]:
@@ -20,13 +38,15 @@ def format_names() -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
-def converter(name: str) -> Convert:
-    """Return the `convert` function of a format.
+def load_format(name: str) -> Format:
+    """Return a format.
 
     Raises:
         ValueError: there is no format of that name.
     """
     if name not in format_names():
         raise ValueError(f"unknown format {name!r}; there are {', '.join(format_names())}")
-    convert: Convert = import_module(f"lib.formats.{name}").convert
-    return convert
+    module = import_module(f"lib.formats.{name}")
+    if hasattr(module, "group"):
+        return Format(module.combine, module.group)
+    return Format(lambda rows: [((n,), module.convert(row)) for n, row in enumerate(rows)])

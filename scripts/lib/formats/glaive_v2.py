@@ -10,8 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lib.cleaning import text_of, tool_call, tool_list
+from lib.cleaning import text_of
 from lib.conversation import Conversation, Rejected, ToolCall, Turn, rejecting
+from lib.tools import tool_list
+from lib.transcript import tool_call
 
 _HEAD = re.compile(r"^[ \t]*(USER|ASSISTANT|FUNCTION RESPONSE): ?", re.MULTILINE)
 _END_MARK = "<|endoftext|>"
@@ -25,7 +27,7 @@ _FOREIGN_CALL = re.compile(r"^AI to=", re.MULTILINE)
 def convert(row: Mapping[str, Any]) -> Conversation:
     """Convert `{"system", "chat"}`."""
     repairs = ["boilerplate_system_removed"]
-    tools = tool_list(_functions(text_of(row["system"])))
+    tools = tool_list(_functions(text_of(row["system"])), repairs)
     turns: list[Turn] = []
     calls = 0
     for head, body in _split(text_of(row["chat"])):
