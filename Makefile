@@ -41,4 +41,5 @@ $(VENV)/test.done: $(VENV)/base.done requirements/test.txt
 docs: setup
 	$(BIN)/snakemake --rulegraph mermaid-js all > $(VENV)/rule_graph.txt
 	$(BIN)/python scripts/write_documentation.py --rule-graph $(VENV)/rule_graph.txt \
-		--schema config/schema.yaml --configuration-page config/README.md --readme README.md
+		--schema config/schema.yaml --configuration config/config.yaml \
+		--configuration-page config/README.md --readme README.md --sources-page docs/sources.md

@@ -18,7 +18,7 @@ rule fetch_source:
         "<logs>/fetch_source/{source}.log",
     benchmark:
         "<benchmarks>/fetch_source/{source}.tsv"
-    retries: 2
+    retries: 1
     conda:
         "../envs/data.yaml"
     resources:

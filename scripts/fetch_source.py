@@ -21,7 +21,7 @@ def main() -> None:
     with stage(f"fetch_source {args.source}", args.log) as current:
         location = read_settings(Location, args.settings)
         folder = args.manifest.parent / args.source
-        names = fetch_source(location, folder, args.manifest, current.say)
+        names = fetch_source(location, folder, args.manifest, current)
         current.result(f"{len(names)} files")
 
 

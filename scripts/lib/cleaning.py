@@ -73,20 +73,28 @@ def clean(conversation: Conversation) -> Conversation:
         Rejected: no rule makes it a faithful conversation.
     """
     repairs = list(conversation.repairs)
-    turns = [_clean_text(turn, repairs) for turn in conversation.turns]
-    turns = [_separate_reasoning(turn, repairs) for turn in turns]
+    turns = [
+        _separate_reasoning(_clean_text(turn, repairs), repairs) for turn in conversation.turns
+    ]
     turns = _order_systems(turns, repairs)
     turns = _cut_leading_answers(turns, repairs)
     turns = _join_neighbours(turns, repairs)
     tools = _replace_unencodable_in_json(conversation.tools, repairs)
     _check(turns, tools)
-    return replace(conversation, turns=tuple(turns), tools=tools, repairs=tuple(repairs))
+    return Conversation(
+        turns=tuple(turns),
+        tools=tools,
+        source=conversation.source,
+        id=conversation.id,
+        split=conversation.split,
+        repairs=tuple(repairs),
+    )
 
 
 def _clean_text(turn: Turn, repairs: list[str]) -> Turn:
     text = _replace_unencodable(turn.text, repairs)
     reasoning = _replace_unencodable(turn.reasoning, repairs)
-    calls = tuple(
+    calls = turn.tool_calls and tuple(
         replace(
             call,
             name=_replace_unencodable(call.name, repairs),
@@ -94,9 +102,9 @@ def _clean_text(turn: Turn, repairs: list[str]) -> Turn:
         )
         for call in turn.tool_calls
     )
-    if (text, reasoning, calls) == (turn.text, turn.reasoning, turn.tool_calls):
+    if text is turn.text and reasoning is turn.reasoning and not calls:
         return turn
-    return replace(turn, text=text, reasoning=reasoning, tool_calls=calls)
+    return Turn(turn.role, text, reasoning, calls, turn.tool_call_id)
 
 
 def _replace_unencodable(text: str, repairs: list[str]) -> str:
@@ -129,10 +137,13 @@ def _separate_reasoning(turn: Turn, repairs: list[str]) -> Turn:
 
 
 def _order_systems(turns: list[Turn], repairs: list[str]) -> list[Turn]:
-    count = next((n for n, turn in enumerate(turns) if turn.role != "system"), len(turns))
+    count = 0
+    while count < len(turns) and turns[count].role == "system":
+        count += 1
     rest = turns[count:]
-    if any(turn.role == "system" for turn in rest):
-        raise Rejected("misplaced_system")
+    for turn in rest:
+        if turn.role == "system":
+            raise Rejected("misplaced_system")
     texts = [turn.text for turn in turns[:count] if turn.text.strip()]
     if len(texts) < count:
         repairs.append("empty_system_dropped")
@@ -143,8 +154,10 @@ def _order_systems(turns: list[Turn], repairs: list[str]) -> list[Turn]:
 
 def _cut_leading_answers(turns: list[Turn], repairs: list[str]) -> list[Turn]:
     start = 1 if turns and turns[0].role == "system" else 0
-    first = next((n for n, turn in enumerate(turns) if turn.role == "human"), None)
-    if first is None:
+    first = start
+    while first < len(turns) and turns[first].role != "human":
+        first += 1
+    if first == len(turns):
         raise Rejected("no_user_turn" if turns else "no_conversation")
     if first > start:
         repairs.append("leading_answer_cut")
@@ -195,7 +208,7 @@ def _check(turns: list[Turn], tools: str) -> None:
 
 
 def _check_text(turn: Turn) -> None:
-    for text in (turn.text, turn.reasoning):
+    for text in (turn.text, turn.reasoning) if turn.reasoning else (turn.text,):
         _check_control_tokens(text)
         if "think>" in text and _THINK_TAG.search(text):
             raise Rejected("stray_think_tag", f"in a {turn.role} turn")

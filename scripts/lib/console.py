@@ -65,6 +65,7 @@ class Progress:
             disable=not self._is_terminal,
             leave=False,
             mininterval=0.5,
+            unit_scale=True,
         )
         self._total = total
         self._done = 0
@@ -93,9 +94,15 @@ class Progress:
     def _line(self, seconds: float) -> str:
         rate = self._done / seconds
         if not self._total:
-            return f"{self._what}: {self._done} ({rate:.1f}/s)"
+            return f"{self._what}: {_short(self._done)} ({_short(rate)}/s)"
         left = (self._total - self._done) / rate if rate else 0.0
-        return f"{self._what}: {self._done} of {self._total} ({rate:.1f}/s, {left:.0f} s left)"
+        counts = f"{_short(self._done)} of {_short(self._total)}"
+        return f"{self._what}: {counts} ({_short(rate)}/s, {left:.0f} s left)"
+
+
+def _short(number: float) -> str:
+    """Return a number as people read it at a glance: 12, 12.3k, 629M."""
+    return f"{number:.3g}" if number < 1000 else tqdm.format_sizeof(number)
 
 
 @contextmanager

@@ -4,16 +4,19 @@ A record is one line of `sources/*.jsonl`, `merged/sharegpt.jsonl` and `response
 docs/data-format.md describes it. Text is kept to the character.
 """
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Literal, get_args
 
-from lib.digest import digest
+import msgspec
 
 Role = Literal["system", "human", "gpt", "tool"]
 Split = Literal["train", "validation"]
+
+_ENCODER = msgspec.json.Encoder()  # writes records several times faster than `json`
 
 ROLES: frozenset[str] = frozenset(get_args(Role))
 
@@ -26,23 +29,26 @@ REASONS = {
     "misplaced_system": "a system turn stands after other turns",
     "control_token": "text holds a chat control token such as <|im_end|>",
     "stray_think_tag": "a think tag stands outside a leading reasoning block",
+    "stray_tool_tag": "a tag of a tool list, a call or a result stands where none can be read",
     "invalid_tools": "the list of tools is not a list of named functions",
     "invalid_call": "a tool call is cut off, has no name or its arguments are no JSON object",
     "undeclared_tool": "a call names a function that the conversation does not offer",
     "unmatched_result": "a tool result answers no call, or a call has no result",
     "neighbouring_answers": "two answers stand in a row that cannot be one turn",
+    "unfinished_answer": "the mark that ends each answer of the data format is missing",
     "deleted_message": "the message was deleted",
     "failed_review": "reviewers refused the message, as spam for instance",
     "not_reviewed": "nobody has reviewed the message",
     "unfinished_tree": "the message belongs to a tree that was not ready for export",
     "orphan_message": "the message that this one answers is missing or was rejected",
     "not_on_best_path": "another message of the same tree was ranked better",
+    "repeated_message": "another row of the source holds the same message",
     "continued_elsewhere": "another row of the source goes on with the same conversation",
     "over_quota": "the source has more rows than its max_samples",
 }
 """Every reason why a raw row may be rejected, in one place."""
 
-CHOICES = frozenset(("not_on_best_path", "continued_elsewhere", "over_quota"))
+CHOICES = frozenset(("not_on_best_path", "repeated_message", "continued_elsewhere", "over_quota"))
 """Reasons that say nothing against a row: another one was chosen in its place."""
 
 REPAIRS = {
@@ -64,9 +70,12 @@ REPAIRS = {
     "parameters_rebuilt": "a map of parameters, or none at all, became a schema",
     "types_renamed": "types of another language became those of JSON schema",
     "required_moved": "the list of required parameters went to its place in the schema",
+    "schema_nulls_dropped": "a keyword of a schema that was null was left out",
     "duplicate_tool_dropped": "a tool that was listed twice is listed once",
     "call_fence_removed": "the code fence around a call was taken off",
     "results_split": "one message with the results of several calls became one turn a call",
+    "result_written_as_json": "a tool result that was an object or a list became its JSON text",
+    "text_parts_joined": "a message whose text was a list of parts became one text",
     "side_branches_left_out": "of a tree of messages only the best path was taken",
 }
 """Every repair that may be counted, in one place."""
@@ -126,11 +135,13 @@ class Conversation:
 
     def of_source(self, source: str) -> "Conversation":
         """Return the conversation with its source and the identity that follows from both."""
-        return replace(self, source=source, id=f"{source}-{self.fingerprint()}")
+        identity = f"{source}-{self.fingerprint()}"
+        return Conversation(self.turns, self.tools, source, identity, self.split, self.repairs)
 
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that depend on turns and tools alone."""
-        return digest([[_turn_record(turn) for turn in self.turns], self.tools])[:16]
+        content = [[_turn_record(turn) for turn in self.turns], self.tools]
+        return hashlib.sha256(_ENCODER.encode(content)).hexdigest()[:16]
 
     def prompt(self) -> str:
         """Return the text of the first turn of a person."""
@@ -171,6 +182,11 @@ def to_record(conversation: Conversation) -> dict[str, Any]:
     if conversation.split:
         record["split"] = conversation.split
     return record
+
+
+def record_line(conversation: Conversation) -> bytes:
+    """Return the record of a conversation as a line of JSON, ended by a line break."""
+    return _ENCODER.encode(to_record(conversation)) + b"\n"
 
 
 def from_record(record: Mapping[str, Any]) -> Conversation:

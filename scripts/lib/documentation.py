@@ -1,16 +1,19 @@
-"""Pages that follow from the project itself: the configuration's keys and the stage picture."""
+"""Pages that follow from the project itself: keys, stage picture, and what becomes of rows."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import networkx as nx
 
-PICTURE = re.compile(r"(<!-- stages -->\n).*?(<!-- /stages -->)", re.DOTALL)
-"""The place in README.md that the picture fills."""
-
 _NODE = re.compile(r"^\s*(\w+)\[(\w+)\]$", re.MULTILINE)
 _EDGE = re.compile(r"^\s*(\w+) --> (\w+)$", re.MULTILINE)
+
+
+def fill(page: str, name: str, content: str) -> str:
+    """Return a page with `content` between its marks `<!-- name -->` and `<!-- /name -->`."""
+    place = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+    return place.sub(lambda match: match[1] + content + match[2], page)
 
 
 def configuration_page(schema: Mapping[str, Any]) -> str:
@@ -89,3 +92,28 @@ def stage_picture(rule_graph: str) -> str:
     arrows = sorted(reduced.edges, key=lambda edge: (order[edge[0]], order[edge[1]]))
     lines = ["```mermaid", "flowchart TD", *(f"    {one} --> {two}" for one, two in arrows), "```"]
     return "\n".join(lines) + "\n"
+
+
+def counts_table(stats: Iterable[Mapping[str, Any]]) -> str:
+    """Return a table of what became of the rows of each source, from their `.stats.json`."""
+    lines = [
+        "| source | rows | written | conversations | rejected | repaired |",
+        "|---|--:|--:|--:|---|---|",
+    ]
+    for source in stats:
+        rejected, repaired = (
+            ", ".join(f"{name} {count}" for name, count in source[key].items()) or "–"
+            for key in ("rejected_by_reason", "repaired")
+        )
+        counts = " | ".join(
+            str(source[key]) for key in ("rows_in", "rows_written", "conversations")
+        )
+        lines.append(f"| `{source['source']}` | {counts} | {rejected} | {repaired} |")
+    return "\n".join(lines) + "\n"
+
+
+def meanings_table(what: str, meanings: Mapping[str, str]) -> str:
+    """Return a table of names and their meanings."""
+    shown = ((name, meanings[name].replace("|", r"\|")) for name in sorted(meanings))
+    rows = (f"| `{name}` | {meaning} |" for name, meaning in shown)
+    return "\n".join([f"| {what} | meaning |", "|---|---|", *rows]) + "\n"

@@ -7,16 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from lib.cleaning import cleaned
-from lib.conversation import CHOICES, Conversation, Rejected, to_record
+from lib.conversation import CHOICES, Conversation, Rejected, record_line
 from lib.files import write_json
 from lib.formats import Format, load_format
 from lib.grouping import grouped
-from lib.jsonl import JsonlWriter, json_line, jsonl_writer
+from lib.jsonl import JsonlWriter, jsonl_writer
 from lib.quota import Quota, quota
 from lib.readers import read_rows
 
 EXAMPLES = 3
 """Rejected rows that are quoted when a source cannot be used."""
+
+_ID_KEYS = ("id", "message_id", "session_id", "prompt_id")
 
 _ROWS_A_STEP = 100
 """Rows between two reports of progress."""
@@ -153,8 +155,9 @@ def _key(group: Callable[[Mapping[str, Any]], str]) -> Callable[[int, Any], str]
 
 
 def _raw_id(row: Any) -> str:
-    raw_id = row.get("id") if isinstance(row, Mapping) else None
-    return "" if raw_id is None else str(raw_id)
+    """Return the first name that a row has for itself, so that it can be found again."""
+    found = (row.get(key) for key in _ID_KEYS) if isinstance(row, Mapping) else ()
+    return next((str(raw_id) for raw_id in found if raw_id is not None), "")
 
 
 class _Ledger:
@@ -177,7 +180,7 @@ class _Ledger:
         """Write every conversation."""
         for fate in fates:
             if isinstance(fate.outcome, Conversation):
-                self._accept(json_line(to_record(fate.outcome)), fate.rows, fate.outcome.repairs)
+                self._accept(record_line(fate.outcome), fate.rows, fate.outcome.repairs)
             else:
                 self._reject(fate.rows, fate.outcome)
 
@@ -191,7 +194,7 @@ class _Ledger:
             left_out = sample.offer(
                 rank,
                 fate.rows[0][0],
-                json_line(to_record(fate.outcome)),
+                record_line(fate.outcome),
                 (fate.rows, fate.outcome.repairs),
             )
             if left_out is not None:

@@ -4,24 +4,21 @@ Data sets write types as annotations (`str, optional`, `List[int]`, `int | None`
 parameter as required where JSON schema has one list (https://json-schema.org/draft/2020-12).
 """
 
-import ast
 from collections.abc import Mapping
 from typing import Any
 
-_NAMES = {
-    "string": ("str", "string"),
-    "integer": ("int", "integer"),
-    "number": ("float", "number"),
-    "boolean": ("bool", "boolean"),
-    "array": ("list", "array", "tuple", "set", "sequence"),
-    "object": ("dict", "object", "mapping"),
-    "null": ("none", "null"),
-}
-_TYPES = {name: schema_type for schema_type, names in _NAMES.items() for name in names}
-_LONGEST_TYPE = 200
-_SCHEMAS = ("items", "additionalProperties", "not")
-_SCHEMA_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_SCHEMA_MAPS = ("properties", "$defs", "definitions", "patternProperties")
+from lib.type_annotations import JSON_TYPES, is_marked_optional, schema_of_type
+
+_SCHEMAS_OF_ITEMS = {"items", "additionalItems", "unevaluatedItems", "contains"}
+_SCHEMAS_OF_PROPERTIES = {"additionalProperties", "unevaluatedProperties", "propertyNames"}
+_SCHEMAS = _SCHEMAS_OF_ITEMS | _SCHEMAS_OF_PROPERTIES | {"not", "if", "then", "else"}
+_SCHEMA_LISTS = {"anyOf", "oneOf", "allOf", "prefixItems"}
+_SCHEMA_MAPS = {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
+_NEVER_NULL = _SCHEMAS | _SCHEMA_LISTS | _SCHEMA_MAPS | {"type", "required", "enum"}
+_VALUES = {"default", "const", "example", "examples"}
+_ANNOTATIONS = {"dependencies", "dependentRequired", "discriminator", "externalDocs", "xml"}
+_NO_SCHEMAS = _VALUES | _ANNOTATIONS
+"""Keywords that may have an object that is no schema."""
 
 
 def repaired_schema(raw: Mapping[str, Any], repairs: list[str]) -> dict[str, Any]:
@@ -32,119 +29,92 @@ def repaired_schema(raw: Mapping[str, Any], repairs: list[str]) -> dict[str, Any
         repairs: gets the names of what was mended.
 
     Raises:
-        ValueError: a type is none that can be read, or a property is no schema.
+        ValueError: a type is none that can be read, or a part is not what its keyword asks for.
     """
-    schema = dict(raw)
-    for key in _SCHEMAS:
-        if isinstance(schema.get(key), Mapping):
-            schema[key] = repaired_schema(schema[key], repairs)
-    for key in _SCHEMA_LISTS:
-        if isinstance(schema.get(key), list):
-            schema[key] = [_repaired(item, repairs) for item in schema[key]]
-    if isinstance(schema.get("properties"), Mapping):
+    schema = {key: raw[key] for key in raw if raw[key] is not None or key not in _NEVER_NULL}
+    if len(schema) < len(raw):
+        repairs.append("schema_nulls_dropped")
+    _check_required(schema)
+    if "properties" in schema:
         _gather_required(schema, repairs)
-    for key in _SCHEMA_MAPS:
-        if isinstance(schema.get(key), Mapping):
-            schema[key] = {name: _repaired(item, repairs) for name, item in schema[key].items()}
+    schema = {key: _repaired_part(key, schema[key], repairs) for key in schema}
     return _with_json_types(schema, repairs)
+
+
+def _repaired_part(keyword: str, part: Any, repairs: list[str]) -> Any:
+    if keyword in _SCHEMA_MAPS:
+        return {name: _repaired(item, repairs) for name, item in _object(keyword, part).items()}
+    if keyword in _SCHEMA_LISTS or (keyword == "items" and isinstance(part, list)):
+        return [_repaired(item, repairs) for item in _list(keyword, part)]
+    if keyword in _SCHEMAS:
+        return _repaired(part, repairs)
+    if isinstance(part, Mapping) and keyword not in _NO_SCHEMAS and not keyword.startswith("x-"):
+        raise ValueError(f"{keyword} is no keyword of a schema")  # a property out of place
+    return part
 
 
 def _repaired(schema: Any, repairs: list[str]) -> Any:
     """Repair an inner schema; `true` and `false` are schemas too."""
-    if isinstance(schema, bool):
-        return schema
-    if not isinstance(schema, Mapping):
-        raise ValueError(f"a schema is {schema!r}")
-    return repaired_schema(schema, repairs)
+    return schema if isinstance(schema, bool) else repaired_schema(_object("", schema), repairs)
+
+
+def _check_required(schema: Mapping[str, Any]) -> None:
+    if not all(isinstance(name, str) for name in _list("required", schema.get("required", []))):
+        raise ValueError(f"required is {schema['required']!r}")
 
 
 def _gather_required(schema: dict[str, Any], repairs: list[str]) -> None:
     """Make one list of properties that say themselves that they are required or optional."""
     properties = {
         name: dict(item) if isinstance(item, Mapping) else item
-        for name, item in schema["properties"].items()
+        for name, item in _object("properties", schema["properties"]).items()
     }
-    optional = {name for name, item in properties.items() if _is_marked_optional(item)}
     said = {
         name: item.pop("required")
         for name, item in properties.items()
         if isinstance(item, dict) and isinstance(item.get("required"), bool)
     }
+    optional = [
+        name
+        for name, item in properties.items()
+        if isinstance(item, dict) and is_marked_optional(item.get("type"))
+    ]
+    if any(said.get(name) for name in optional):
+        raise ValueError("a property is required and optional")
+    said.update(dict.fromkeys(optional, False))
     schema["properties"] = properties
-    if not (optional or said) or "required" in schema:
+    if not said:
         return
     repairs.append("required_moved")
-    default = bool(optional)  # where some are marked as optional, the others are not
-    required = [n for n in properties if n not in optional and said.get(n, default)]
-    if required:
-        schema["required"] = required
-
-
-def _is_marked_optional(schema: Any) -> bool:
-    kind = schema.get("type") if isinstance(schema, Mapping) else None
-    return isinstance(kind, str) and (
-        kind.replace(" ", "").lower().endswith(",optional") or kind.lower().startswith("optional[")
-    )
+    if "required" not in schema:
+        unsaid = bool(optional)  # where some are marked as optional, the others are not
+        required = [name for name in properties if said.get(name, unsaid)]
+        schema |= {"required": required} if required else {}
+    elif any((name in schema["required"]) != is_required for name, is_required in said.items()):
+        raise ValueError("a property and the list of required ones contradict each other")
 
 
 def _with_json_types(schema: dict[str, Any], repairs: list[str]) -> dict[str, Any]:
-    kind = schema.get("type")
-    if kind is None or kind in _NAMES:
+    """Return the schema with its type read; its other keywords go before what the type implies."""
+    if "type" not in schema:
         return schema
-    found = _any_of([_type(item) for item in kind]) if isinstance(kind, list) else _type(kind)
-    if found == {"type": kind}:
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if kinds and all(isinstance(kind, str) and kind in JSON_TYPES for kind in kinds):
         return schema
+    read = schema_of_type(kinds)
+    if "anyOf" in read and "anyOf" in schema:
+        raise ValueError("a type and anyOf")
     repairs.append("types_renamed")
-    return {**found, **{key: value for key, value in schema.items() if key != "type"}}
+    return read | {key: schema[key] for key in schema if key != "type"}
 
 
-def _type(text: Any) -> dict[str, Any]:
-    """Read one type."""
-    if not isinstance(text, str) or len(text) > _LONGEST_TYPE:
-        raise ValueError(f"type {text!r}")
-    annotation = text.strip()
-    if annotation.replace(" ", "").lower().endswith(",optional"):
-        annotation = annotation.rpartition(",")[0].strip()
-    try:
-        return _annotation(ast.parse(annotation, mode="eval").body)
-    except (SyntaxError, LookupError, ValueError, RecursionError) as error:
-        raise ValueError(f"type {text!r}") from error
+def _object(keyword: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{keyword or 'a schema'} is {value!r}, no object"[:80])
+    return value
 
 
-def _annotation(node: ast.expr) -> dict[str, Any]:
-    match node:
-        case ast.Constant(value=None):
-            return {"type": "null"}
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return {} if name.lower() == "any" else {"type": _TYPES[name.lower()]}
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _any_of([_annotation(left), _annotation(right)])
-        case ast.Subscript(value=ast.Name(id=name) | ast.Attribute(attr=name), slice=inner):
-            parts = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-            return _generic(name.lower(), parts)
-    raise ValueError(ast.dump(node))
-
-
-def _generic(name: str, parts: list[ast.expr]) -> dict[str, Any]:
-    if name == "optional" and len(parts) == 1:
-        return _annotation(parts[0])
-    if name == "union":
-        return _any_of([_annotation(part) for part in parts])
-    if name == "literal":
-        return {"enum": [ast.literal_eval(part) for part in parts]}
-    if _TYPES[name] == "array":
-        items = _annotation(parts[0]) if len(parts) == 1 else {}
-        return {"type": "array", "items": items} if items else {"type": "array"}
-    if _TYPES[name] == "object":
-        values = _annotation(parts[1]) if len(parts) == 2 else {}
-        return {"type": "object", "additionalProperties": values} if values else {"type": "object"}
-    raise ValueError(name)
-
-
-def _any_of(choices: list[dict[str, Any]]) -> dict[str, Any]:
-    """Join choices: simple types in one list, others as schemas, anything where one is that."""
-    if {} in choices:
-        return {}
-    if all(choice.keys() == {"type"} and isinstance(choice["type"], str) for choice in choices):
-        return {"type": [choice["type"] for choice in choices]}
-    return {"anyOf": choices}
+def _list(keyword: str, value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{keyword} is {value!r}, no list"[:80])
+    return value

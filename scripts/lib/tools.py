@@ -5,133 +5,173 @@ where `parameters` is a JSON schema. Strange shapes are repaired by name or reje
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from lib.conversation import Rejected
 from lib.digest import canonical
 from lib.tool_schemas import repaired_schema
 
+_DEEPEST = 100
+"""Levels of nesting that a definition may have, far below where JSON readers give up."""
+
 
 def tool_list(entries: Any, repairs: list[str]) -> str:
     """Return the JSON text of a tool list, or "" for none.
 
     Args:
-        entries: the definitions: a list, the JSON text of one, or None.
+        entries: the definitions: a list, the JSON text of one, or None or "" for none; it is not
+            changed.
         repairs: gets the names of what was mended.
 
     Raises:
         Rejected: an entry is no function with a name and a readable schema, or one name has two
             definitions.
     """
-    tools: dict[str, dict[str, Any]] = {}
-    for entry in _entries(entries):
-        tool = _tool(entry, repairs)
-        name = tool["function"]["name"]
-        if name not in tools:
-            tools[name] = tool
-        elif canonical(tools[name]) == canonical(tool):
-            repairs.append("duplicate_tool_dropped")
-        else:
-            raise Rejected("invalid_tools", f"{name} is defined twice"[:120])
-    return json.dumps(list(tools.values()), ensure_ascii=False) if tools else ""
+    try:
+        tools = _distinct([_tool(entry, repairs) for entry in _entries(entries)], repairs)
+        return json.dumps(tools, ensure_ascii=False, allow_nan=False) if tools else ""
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Rejected("invalid_tools", str(error)[:200]) from error
 
 
-def _entries(entries: Any) -> Iterable[Any]:
-    if isinstance(entries, str):
-        try:
-            entries = json.loads(entries)
-        except ValueError as error:
-            raise Rejected("invalid_tools", f"no JSON: {error}") from error
-    if entries is None:
-        return ()
+def _entries(entries: Any) -> list[Any]:
+    if isinstance(entries, str) and entries:
+        entries = json.loads(entries)
+    if entries is None or entries == "":
+        return []
     if not isinstance(entries, list):
-        raise Rejected("invalid_tools", f"a list expected, found {type(entries).__name__}")
+        raise ValueError(f"a list expected, found {type(entries).__name__}")
+    _check_depth(entries, _DEEPEST)
     return entries
 
 
+def _check_depth(value: Any, levels: int) -> None:
+    if not levels:
+        raise ValueError("nested too deep")
+    inner = value.values() if isinstance(value, Mapping) else value
+    for item in inner if isinstance(value, Mapping | list) else ():
+        _check_depth(item, levels - 1)
+
+
+def _distinct(tools: list[dict[str, Any]], repairs: list[str]) -> list[dict[str, Any]]:
+    by_name: dict[str, dict[str, Any]] = {}
+    for tool in tools:
+        name = tool["function"]["name"]
+        first = by_name.setdefault(name, tool)
+        if first is not tool and canonical(first) != canonical(tool):
+            raise ValueError(f"{name} is defined twice")
+    if len(by_name) < len(tools):
+        repairs.append("duplicate_tool_dropped")
+    return list(by_name.values())
+
+
 def _tool(entry: Any, repairs: list[str]) -> dict[str, Any]:
-    outer = dict(_mapping(entry, "a tool"))
-    function = outer.get("function")
-    if function is None:
-        outer, function = {}, outer
-        if function.get("type") == "function":
-            del function["type"]
+    tool = dict(_mapping(entry, "a tool"))
+    if "function" not in tool:
+        tool = {"type": tool.pop("type", "function"), "function": tool}
         repairs.append("tool_wrapped")
-    while isinstance(function, Mapping) and "function" in function:
-        function = function["function"]
+    elif tool.get("type") is None:
+        tool = {"type": "function"} | {key: tool[key] for key in tool if key != "type"}
+        repairs.append("tool_wrapped")
+    _check_type(tool["type"])
+    function = dict(_mapping(tool["function"], "a function"))
+    while "function" in function or "type" in function:
+        function = _unwrapped(function)
         repairs.append("tool_unwrapped")
-    if outer.get("type", "function") != "function":
-        raise Rejected("invalid_tools", f"a tool of type {outer['type']!r}"[:120])
-    tool = {**outer, "type": "function", "function": _function(function, repairs)}
-    try:
-        json.dumps(tool, allow_nan=False)
-    except (TypeError, ValueError) as error:
-        raise Rejected("invalid_tools", str(error)) from error
-    return tool
+    return {**tool, "function": _function(function, repairs)}
 
 
-def _function(raw: Any, repairs: list[str]) -> dict[str, Any]:
-    function = dict(_mapping(raw, "a function"))
+def _unwrapped(tool: dict[str, Any]) -> dict[str, Any]:
+    """Return the function of a tool that stands where a function should be."""
+    _check_type(tool.pop("type", "function"))
+    if "function" not in tool:
+        return tool
+    if len(tool) > 1:
+        raise ValueError(f"a function beside {', '.join(tool)}")
+    return dict(_mapping(tool["function"], "a function"))
+
+
+def _check_type(kind: Any) -> None:
+    if kind != "function":
+        raise ValueError(f"a tool of type {kind!r}")
+
+
+def _function(function: dict[str, Any], repairs: list[str]) -> dict[str, Any]:
     name = function.get("name")
     if not isinstance(name, str) or not name.strip():
-        raise Rejected("invalid_tools", f"function name {name!r}"[:120])
-    if "arguments" in function:  # a name that some data sets give the parameters
-        if function.get("parameters"):
-            raise Rejected("invalid_tools", f"{name} has parameters and arguments"[:120])
-        function.pop("parameters", None)
-        function = {"parameters" if key == "arguments" else key: function[key] for key in function}
-    if "parameters" in function:
-        function["parameters"] = _parameters(function["parameters"], name, repairs)
-    if "required" in function:
-        _move_required(function, repairs)
+        raise ValueError(f"function name {name!r}")
+    try:
+        if not isinstance(function.get("description", ""), str | None):
+            raise ValueError("the description is no text")
+        if "properties" in function:
+            raise ValueError("properties stand outside the parameters")
+        function = _with_schema(function, repairs)
+        if "required" in function:
+            _move_required(function, repairs)
+        if "parameters" in function:
+            function["parameters"] = _object_schema(function["parameters"], repairs)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
     return function
 
 
-def _parameters(raw: Any, name: str, repairs: list[str]) -> dict[str, Any]:
-    """Return the schema of an object, from a schema, a map of parameters, or nothing."""
-    if raw is None:
-        raw = {}
-    parameters = dict(_mapping(raw, f"parameters of {name}"))
-    if not _is_schema(parameters):
-        for parameter in parameters.values():
-            _mapping(parameter, f"a parameter of {name}")
-        parameters = {"type": "object", "properties": parameters}
+def _with_schema(function: dict[str, Any], repairs: list[str]) -> dict[str, Any]:
+    """Return the function with a schema as its parameters, if it has any, under that name."""
+    if "arguments" in function:  # a name that some data sets give the parameters
+        if function.pop("parameters", None):
+            raise ValueError("both parameters and arguments")
+        function = {"parameters" if key == "arguments" else key: function[key] for key in function}
         repairs.append("parameters_rebuilt")
-    if "required" in parameters and parameters["required"] is None:
-        del parameters["required"]
-        repairs.append("required_moved")
-    try:
-        parameters = repaired_schema(parameters, repairs)
-    except ValueError as error:
-        raise Rejected("invalid_tools", f"{name}: {error}"[:120]) from error
-    if parameters.get("type", "object") != "object":
-        raise Rejected("invalid_tools", f"{name} takes {parameters['type']!r}, no object"[:120])
-    return parameters
+    if "parameters" in function:
+        parameters = function["parameters"]
+        parameters = {} if parameters is None else _mapping(parameters, "the list of parameters")
+        if not _is_schema(parameters):
+            for parameter in parameters.values():
+                _mapping(parameter, "a parameter")
+            parameters = {"type": "object", "properties": parameters}
+            repairs.append("parameters_rebuilt")
+        function["parameters"] = dict(parameters)
+    return function
 
 
 def _is_schema(parameters: Mapping[str, Any]) -> bool:
     """Tell a schema from a map of parameters, which may have one called `type` or `properties`."""
     properties = parameters.get("properties")
     return (
-        isinstance(parameters.get("type"), str)
+        isinstance(parameters.get("type"), str | list)
         or isinstance(parameters.get("$ref"), str)
-        or isinstance(parameters.get("anyOf"), list)
-        or (isinstance(properties, Mapping) and not isinstance(properties.get("type"), str))
+        or any(isinstance(parameters.get(key), list) for key in ("anyOf", "oneOf", "allOf"))
+        or (
+            isinstance(properties, Mapping)
+            and all(isinstance(item, Mapping | bool) for item in properties.values())
+        )
     )
 
 
 def _move_required(function: dict[str, Any], repairs: list[str]) -> None:
+    """Move the list of required parameters from the function into the schema."""
     required = function.pop("required")
-    repairs.append("required_moved")
+    repairs.append("schema_nulls_dropped" if required is None else "required_moved")
     if required is None or required == []:
         return
-    parameters = function.setdefault("parameters", {"type": "object", "properties": {}})
-    if parameters.setdefault("required", required) != required:
-        raise Rejected("invalid_tools", f"{function['name']} has two lists of required parameters")
+    if "parameters" not in function:
+        raise ValueError("required parameters, but no parameters")
+    parameters = function["parameters"]
+    if parameters.get("required") is None:
+        parameters["required"] = required
+    elif canonical(parameters["required"]) != canonical(required):
+        raise ValueError("two lists of required parameters")
+
+
+def _object_schema(parameters: Mapping[str, Any], repairs: list[str]) -> dict[str, Any]:
+    schema = repaired_schema(parameters, repairs)
+    if schema.get("type", "object") != "object":
+        raise ValueError(f"parameters of type {schema['type']!r}, no object")
+    return schema
 
 
 def _mapping(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise Rejected("invalid_tools", f"{what} is {type(value).__name__}, no object"[:120])
+        raise ValueError(f"{what} is {type(value).__name__}, no object")
     return value

@@ -31,50 +31,50 @@ class Transcript:
     def __init__(self) -> None:
         self.turns: list[Turn] = []
         self._calls = 0
-        self._open: list[tuple[str, RawCall]] = []
+        self._open: list[tuple[RawCall, ToolCall]] = []
 
     def say(
         self, role: Role, text: str, reasoning: str = "", calls: Iterable[RawCall] = ()
     ) -> None:
         """Add a turn of a person, of the system, or of the assistant with its calls.
 
+        Results that follow answer the calls of this turn alone.
+
         Raises:
-            Rejected: a call has no name, or its arguments are no object.
+            Rejected: a call has no name, or its arguments are no object; or somebody else than
+                the assistant reasons or calls.
         """
-        made = [(tool_call(call.name, call.arguments, n), call) for n, call in self._number(calls)]
-        self._open = [(call.id, raw) for call, raw in made]
-        self.turns.append(Turn(role, text, reasoning, tuple(call for call, _ in made)))
+        self._open = [(call, self._numbered(call)) for call in calls]
+        if role != "gpt" and (reasoning or self._open):
+            raise Rejected("malformed_row", f"reasoning or a call in a {role} turn")
+        self.turns.append(Turn(role, text, reasoning, tuple(call for _, call in self._open)))
 
     def result(self, text: str, id: str = "", name: str = "") -> None:
-        """Add the result of a call.
+        """Add the result of the first waiting call that it can belong to.
+
+        Results stay where they stand, in whatever order their calls are.
 
         Args:
-            id: the data set's own name of the call, "" if it has none.
+            text: what the function returned.
+            id: the data set's own name of the call, "" if it has none; it says nothing where the
+                calls have no such names.
             name: name of the function that was called, "" if it is not said.
 
         Raises:
-            Rejected: no call waits for this result. Where neither `id` nor `name` decides, results
-                come in the order of their calls.
+            Rejected: no call waits, or what the result says fits none of those that do.
         """
-        waiting = self._open
-        if id and any(raw.id for _, raw in waiting):
-            waiting = [entry for entry in waiting if entry[1].id == id]
-        elif name:
-            waiting = [entry for entry in waiting if entry[1].name == name]
-        if not waiting:
-            raise Rejected("unmatched_result", f"no call waits for a result {id or name}".strip())
-        self._open.remove(waiting[0])
-        self.turns.append(Turn("tool", text, tool_call_id=waiting[0][0]))
+        have_ids = any(raw.id for raw, _ in self._open)
+        for position, (raw, call) in enumerate(self._open):
+            if (not id or not have_ids or raw.id == id) and (not name or raw.name == name):
+                del self._open[position]
+                self.turns.append(Turn("tool", text, tool_call_id=call.id))
+                return
+        raise Rejected("unmatched_result", f"no call waits for the result {id} {name}".rstrip())
 
-    @property
-    def waiting(self) -> int:
-        """How many calls have no result yet."""
-        return len(self._open)
-
-    def _number(self, calls: Iterable[RawCall]) -> Iterable[tuple[int, RawCall]]:
-        for call in calls:
-            yield self._calls, call
-            self._calls += 1
+    def _numbered(self, raw: RawCall) -> ToolCall:
+        call = tool_call(raw.name, raw.arguments, self._calls)
+        self._calls += 1
+        return call
 
 
 def tool_call(name: Any, arguments: Any, index: int) -> ToolCall:
@@ -90,17 +90,11 @@ def tool_call(name: Any, arguments: Any, index: int) -> ToolCall:
     """
     if not isinstance(name, str) or not name:
         raise Rejected("invalid_call", f"function name {name!r}"[:120])
-    text = arguments if isinstance(arguments, str) else None
-    if text is not None:
-        try:
-            arguments = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise Rejected("invalid_call", f"arguments of {name}: {error}"[:200]) from error
-    if not isinstance(arguments, Mapping):
-        kind = type(arguments).__name__
-        raise Rejected("invalid_call", f"arguments of {name} are {kind}"[:200])
     try:
-        dumped = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-    except (TypeError, ValueError) as error:
+        value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
         raise Rejected("invalid_call", f"arguments of {name}: {error}"[:200]) from error
-    return ToolCall(id=f"call_{index}", name=name, arguments=dumped if text is None else text)
+    if not isinstance(value, Mapping):
+        raise Rejected("invalid_call", f"arguments of {name} are {type(value).__name__}"[:200])
+    return ToolCall(f"call_{index}", name, arguments if isinstance(arguments, str) else text)

@@ -271,35 +271,6 @@ def test_a_call_of_a_tool_that_is_not_offered_is_rejected():
     assert reason(QUESTION, CALL, RESULT, ANSWER, tools=other) == "undeclared_tool"
 
 
-@pytest.mark.parametrize("text", ['{"b": 1,  "a": "é"}', "{}", '{"a": {"b": [null]}}'])
-def test_arguments_given_as_text_are_kept_to_the_character(text):
-    assert tool_call("f", text, 0).arguments == text
-
-
-def test_arguments_given_as_an_object_become_its_text():
-    call = tool_call("f", {"b": "é", "a": [1]}, 3)
-    assert json.loads(call.arguments) == {"b": "é", "a": [1]}
-    assert "é" in call.arguments
-    assert call.id == "call_3"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    ["", "null", "[1]", "'a'", '{"a": ', '{"a": Infinity}', '"a"', None, [1], {"a": float("nan")}],
-)
-def test_arguments_that_are_no_object_are_rejected(arguments):
-    with pytest.raises(Rejected) as caught:
-        tool_call("f", arguments, 0)
-    assert caught.value.reason == "invalid_call"
-
-
-@pytest.mark.parametrize("name", ["", None, 1, ["f"]])
-def test_a_call_without_a_name_is_rejected(name):
-    with pytest.raises(Rejected) as caught:
-        tool_call(name, {}, 0)
-    assert caught.value.reason == "invalid_call"
-
-
 def test_bare_and_wrapped_functions_give_the_same_tools():
     function = {"name": "f", "parameters": {"type": "object"}}
     wrapped = {"type": "function", "function": function}

@@ -1,101 +1,36 @@
 """Raw files come whole or not at all, and whoever must act is told what to do in one line."""
 
-import hashlib
 import json
 import os
-import re
-import subprocess
-import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from fetching_doubles import Recorder, Server, sha256
 
 from lib.fetching import Location, fetch_source
 from lib.manifest import manifest_files
 
-SCRIPT = Path(__file__).parents[2] / "scripts/fetch_source.py"
 CONTENT = bytes(range(256)) * 40
-REVISION = "a" * 40
-
-
-def sha256(content):
-    return hashlib.sha256(content).hexdigest()
-
-
-class Server:
-    """A file server on this machine that knows ranges, fails on demand and notes requests.
-
-    Attributes:
-        files: content by path.
-        errors: status and headers by path, instead of the content.
-        cut: how many bytes of an answer are sent before the connection breaks; all if None.
-    """
-
-    def __init__(self):
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def do_HEAD(self):
-                server._answer(self)
-
-            def do_GET(self):
-                server._answer(self)
-
-        self.files, self.errors, self.cut, self.requests = {}, {}, None, []
-        self.ranges = True
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.address = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self):
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _answer(self, handler):
-        path = handler.path.partition("?")[0]
-        asked = handler.headers.get("Range")
-        self.requests.append((handler.command, path, asked))
-        content = self.files.get(path, b"")
-        status, headers = self.errors.get(path, (200 if path in self.files else 404, {}))
-        if status == 200:
-            headers = {"ETag": f'"{sha256(content)}"', "X-Repo-Commit": REVISION}
-            start = int(re.fullmatch(r"bytes=(\d+)-", asked)[1]) if asked and self.ranges else 0
-            if start:
-                status = 206 if start < len(content) else 416
-                content = content[start:]
-        handler.send_response(status)
-        for name, value in {**headers, "Content-Length": len(content)}.items():
-            handler.send_header(name, str(value))
-        handler.end_headers()
-        if handler.command == "GET":
-            handler.wfile.write(content[: self.cut])
-            if self.cut is not None and self.cut < len(content):
-                handler.close_connection = True
 
 
 @pytest.fixture
 def server(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    server = Server()
-    yield server
-    server.close()
+    with Server() as server:
+        yield server
 
 
 @pytest.fixture
 def fetch(tmp_path):
-    """Return a function that fetches a location and returns its manifest and the files in it."""
+    """Return a function that fetches a location and returns its manifest and the files in it.
+
+    Its `stage` has what the last call showed.
+    """
     folder, manifest = tmp_path / "raw/source", tmp_path / "raw/source.manifest.json"
 
     def run(**location):
-        names = fetch_source(Location(**location), folder, manifest, lambda _: None)
+        run.stage = Recorder()
+        names = fetch_source(Location(**location), folder, manifest, run.stage)
         entries = json.loads(manifest.read_text())["files"]
         assert names == [entry["name"] for entry in entries]
         return entries, manifest_files(manifest, folder)
@@ -124,7 +59,7 @@ def test_links_survive_a_move_of_the_whole_project(tmp_path, monkeypatch, fetch)
     (project / "a.json").write_bytes(CONTENT)
     monkeypatch.chdir(project)
     manifest = Path("results/source.manifest.json")
-    fetch_source(Location(files=("a.json",)), Path("results/source"), manifest, print)
+    fetch_source(Location(files=("a.json",)), Path("results/source"), manifest, Recorder())
     monkeypatch.chdir(tmp_path)
     project.rename("moved")
     (path,) = manifest_files(Path("moved") / manifest, Path("moved/results/source"))
@@ -153,16 +88,36 @@ def test_two_files_of_one_name_are_refused(tmp_path, fetch):
         fetch(files=tuple(str(tmp_path / name / "a.json") for name in ("one", "two")))
 
 
-def test_a_file_that_was_shortened_or_removed_later_is_noticed(tmp_path, fetch):
+def change(path):
+    path.write_bytes(path.read_bytes()[::-1])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda path: os.truncate(path, 5), f"has 5 bytes instead of {len(CONTENT)}"),
+        (lambda path: path.unlink(), "is missing"),
+        (change, "has another content"),
+    ],
+    ids=["shortened", "removed", "changed"],
+)
+def test_a_file_that_was_spoilt_later_is_noticed_and_fetched_again(server, fetch, spoil, problem):
+    server.files["/a.jsonl"] = CONTENT
+    _, (path,) = fetch(urls=urls(server, "/a.jsonl"))
+    spoil(path)
+    with pytest.raises(ValueError, match=rf"a\.jsonl {problem}; delete .*source\.manifest\.json"):
+        manifest_files(fetch.manifest, fetch.folder)
+    fetch.manifest.unlink()
+    _, (path,) = fetch(urls=urls(server, "/a.jsonl"))
+    assert path.read_bytes() == CONTENT
+
+
+def test_a_file_that_was_only_touched_is_still_good(tmp_path, fetch):
     source = tmp_path / "a.json"
     source.write_bytes(CONTENT)
-    fetch(files=(str(source),))
-    source.write_bytes(CONTENT[:-1])
-    with pytest.raises(ValueError, match=rf"a\.json.*{len(CONTENT) - 1}.*{len(CONTENT)}"):
-        manifest_files(fetch.manifest, fetch.folder)
-    source.unlink()
-    with pytest.raises(ValueError, match=r"a\.json is missing.*source\.manifest\.json"):
-        manifest_files(fetch.manifest, fetch.folder)
+    _, paths = fetch(files=(str(source),))
+    source.touch()
+    assert manifest_files(fetch.manifest, fetch.folder) == paths
 
 
 # Addresses
@@ -178,7 +133,7 @@ def test_a_file_at_an_address_is_fetched_once(server, fetch):
         entries, (path,) = fetch(urls=urls(server, "/data/a.jsonl?download=true/yes#top"))
         assert entries == [{"name": "a.jsonl", "size": len(CONTENT), "sha256": sha256(CONTENT)}]
         assert path.read_bytes() == CONTENT
-    assert len(server.requests) == 1
+    assert [request.path for request in server.requests] == ["/data/a.jsonl"]
     assert [entry.name for entry in fetch.folder.iterdir()] == ["a.jsonl"]
 
 
@@ -200,7 +155,7 @@ def test_a_broken_download_goes_on_where_it_stopped(server, fetch):
     server.cut = None
     _, (path,) = fetch(urls=urls(server, "/a.jsonl"))
     assert path.read_bytes() == CONTENT
-    assert server.requests[-1] == ("GET", "/a.jsonl", "bytes=4000-")
+    assert server.requests[-1].range == "bytes=4000-"
 
 
 def test_a_server_without_ranges_sends_all_again(server, fetch):
@@ -233,10 +188,9 @@ def test_a_download_that_was_complete_before_its_end_is_kept(server, fetch, inte
     assert not interrupted.exists()
 
 
-def test_a_partial_download_of_another_file_does_not_block_for_ever(server, fetch, interrupted):
-    interrupted.write_bytes(b"x" * len(CONTENT) * 2)
-    with pytest.raises(ValueError, match="SHA-256"):
-        fetch(urls=urls(server, "/a.jsonl"))
+@pytest.mark.parametrize("length", [5, 2 * len(CONTENT)])
+def test_a_partial_download_of_another_content_is_given_up(server, fetch, interrupted, length):
+    interrupted.write_bytes(b"x" * length)
     _, (path,) = fetch(urls=urls(server, "/a.jsonl"))
     assert path.read_bytes() == CONTENT
 
@@ -250,6 +204,13 @@ def test_a_wrong_sha256_shows_both_and_leaves_nothing(server, fetch):
     assert not fetch.manifest.exists()
 
 
+def test_a_content_that_was_damaged_on_its_way_is_fetched_once_more(server, fetch):
+    server.files["/a.jsonl"], server.first["/a.jsonl"] = CONTENT, CONTENT[::-1]
+    _, (path,) = fetch(urls=urls(server, "/a.jsonl"))
+    assert path.read_bytes() == CONTENT
+    assert any(sha256(CONTENT[::-1]) in line for line in fetch.stage.said)
+
+
 def test_a_missing_page_and_a_dead_server_name_the_address(server, fetch):
     with pytest.raises(ValueError, match=rf"{server.address}/absent\.jsonl.*404"):
         fetch(urls=urls(server, "/absent.jsonl"))
@@ -258,72 +219,51 @@ def test_a_missing_page_and_a_dead_server_name_the_address(server, fetch):
         fetch(urls=urls(server, "/a.jsonl"))
 
 
-# The hub, through its own client and the command line
+def test_the_progress_counts_the_bytes_of_this_run(server, fetch):
+    server.files["/a.jsonl"] = CONTENT
+    server.cut = 4000
+    with pytest.raises(ValueError):
+        fetch(urls=urls(server, "/a.jsonl"))
+    assert ["bytes of a.jsonl", len(CONTENT), 4000] in fetch.stage.progresses
+    server.cut = None
+    fetch(urls=urls(server, "/a.jsonl"))
+    left = len(CONTENT) - 4000
+    assert ["bytes of a.jsonl", left, left] in fetch.stage.progresses
 
 
-@pytest.fixture
-def fetch_from_hub(server, tmp_path):
-    """Run the script against the server as the hub; return its exit code and its last line."""
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
-        "HF_ENDPOINT": server.address,
-        "HF_HOME": str(tmp_path / "home"),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        "HF_HUB_DISABLE_XET": "1",
-    }
-
-    def run(name):
-        hub = {"dataset": "some/data", "revision": REVISION, "files": [name]}
-        result = subprocess.run(
-            [
-                *(sys.executable, str(SCRIPT), "--source", "source"),
-                *("--settings", json.dumps({"hub": hub})),
-                *("--manifest", str(tmp_path / "raw/source.manifest.json")),
-                *("--log", str(tmp_path / "log")),
-            ],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        return result.returncode, result.stderr.splitlines()[-1]
-
-    return run
+def test_what_an_address_keeps_secret_is_not_shown(server, fetch):
+    server.files["/a.jsonl"] = CONTENT
+    fetch(urls=urls(server, "/a.jsonl?signature=secret"))
+    assert fetch.stage.said == [f"{server.address}/a.jsonl"]
+    with pytest.raises(ValueError, match=r"/b\.jsonl: .*404") as caught:
+        fetch(urls=urls(server, "/b.jsonl?signature=secret"))
+    assert "secret" not in str(caught.value)
+    address = server.address.replace("//", "//me:secret@")
+    with pytest.raises(ValueError, match=r"a\.jsonl holds a password") as caught:
+        fetch(urls=({"url": f"{address}/a.jsonl", "sha256": sha256(CONTENT)},))
+    assert "secret" not in str(caught.value)
 
 
-def resolved(name):
-    return f"/datasets/some/data/resolve/{REVISION}/{name}"
+def test_a_full_disk_is_one_clear_line(server, fetch):
+    server.files["/a.jsonl"] = CONTENT
+    fetch.folder.mkdir(parents=True)
+    (fetch.folder / ".a.jsonl.download").symlink_to("/dev/full")
+    with pytest.raises(ValueError, match=r"no space left for .*/a\.jsonl: make room"):
+        fetch(urls=urls(server, "/a.jsonl"))
+    assert not fetch.manifest.exists()
 
 
-def test_a_file_of_the_hub_is_fetched_at_its_revision(server, tmp_path, fetch_from_hub):
-    name = "data/train-00000.parquet"
-    server.files[resolved(name)] = CONTENT
-    code, _ = fetch_from_hub(name)
-    assert code == 0
-    (path,) = manifest_files(tmp_path / "raw/source.manifest.json", tmp_path / "raw/source")
-    assert path == tmp_path / "raw/source" / name
-    assert path.read_bytes() == CONTENT
-    assert fetch_from_hub(name)[0] == 0
-    assert [command for command, *_ in server.requests].count("GET") == 1
+# Names
 
 
-@pytest.mark.parametrize(
-    ("status", "code", "words"),
-    [
-        (403, "GatedRepo", ["some/data", "gated", "terms", "HF_TOKEN"]),
-        (404, "RepoNotFound", ["some/data", "not on the hub", "HF_TOKEN"]),
-        (404, "EntryNotFound", ["some/data", "a.parquet", REVISION]),
-        (404, "RevisionNotFound", ["some/data", "no revision", REVISION]),
-    ],
-)
-def test_a_refusal_of_the_hub_is_one_clear_line(
-    server, tmp_path, fetch_from_hub, status, code, words
-):
-    server.errors[resolved("a.parquet")] = (status, {"X-Error-Code": code})
-    exit_code, line = fetch_from_hub("a.parquet")
-    assert exit_code == 1
-    assert line.startswith("fetch_source source: error: ")
-    for word in words:
-        assert word in line
-    assert "Traceback" not in line
-    assert not (tmp_path / "raw/source.manifest.json").exists()
+@pytest.mark.parametrize("name", ["..", ".", ""])
+def test_an_address_without_a_name_is_refused(server, fetch, name):
+    with pytest.raises(ValueError, match="cannot be the name of a file"):
+        fetch(urls=urls(server, f"/data/{name}"))
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "a/./b", "a//b", "a/"])
+def test_a_name_inside_a_repository_cannot_leave_the_folder(fetch, name):
+    with pytest.raises(ValueError, match="cannot be the name of a file"):
+        fetch(hub={"dataset": "some/data", "revision": "a" * 40, "files": [name]})

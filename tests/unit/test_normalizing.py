@@ -2,12 +2,16 @@
 
 import json
 import random
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lib.digest import SCRIPTS
 from lib.jsonl import read_jsonl
+from lib.manifest import write_manifest
 from lib.normalizing import EXAMPLES, NormalizeSettings, UnusableSource, normalize_source
 
 
@@ -149,7 +153,7 @@ def test_too_many_rejected_rows_stop_the_run_with_reasons_and_examples(tmp_path)
     assert "4 of 5" in message
     assert "max_reject_rate 0.5" in message
     assert "empty_turn 3, malformed_row 1" in message
-    examples = message.splitlines()[1:]
+    examples = message.splitlines()[2:]
     assert len(examples) == EXAMPLES
     assert examples[0].strip().startswith("row 1: empty_turn")
     assert not run.records_path.exists()
@@ -172,13 +176,42 @@ def test_a_source_without_rows_is_no_error_here(tmp_path):
     assert Run(tmp_path, []).go().stats["rows_in"] == 0
 
 
-def test_a_damaged_file_leaves_no_records(tmp_path):
-    run = Run(tmp_path, [good(n) for n in range(3)])
-    run.files[0].write_bytes(run.files[0].read_bytes()[:-5])
-    with pytest.raises(ValueError, match=r"raw0\.jsonl"):
+def test_damage_is_named_with_the_account_of_the_rows_before_it(tmp_path):
+    run = Run(tmp_path, [good(0), BAD], [BAD, good(1), good(2)], [good(3)])
+    whole = run.files[1].read_bytes()
+    run.files[1].write_bytes(whole[:-5])
+    with pytest.raises(UnusableSource) as caught:
         run.go()
+    first, counts, *examples = str(caught.value).splitlines()
+    last_row = len(b"".join(whole.splitlines(keepends=True)[:-1]))
+    assert "raw1.jsonl" in first
+    assert f"byte {last_row}" in first
+    assert "2 written, 2 rejected: empty_turn 2" in counts
+    assert [line.split(":")[0].strip() for line in examples] == ["row 1", "row 2"]
     assert not run.records_path.exists()
-    assert not run.stats_path.exists()
+    assert [entry["row"] for entry in run.rejects] == [1, 2]
+    assert json.loads(run.stats_path.read_text())["rows_in"] == 4
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_the_command_keeps_the_rejects_of_a_source_that_cannot_be_used(tmp_path, damaged):
+    raw = tmp_path / "raw" / "source" / "raw.jsonl"
+    raw.parent.mkdir(parents=True)
+    lines = [json.dumps(row) for row in (good(0), BAD, BAD)]
+    raw.write_text("\n".join([*lines, "{"]) if damaged else "\n".join(lines))
+    manifest = tmp_path / "raw" / "source.manifest.json"
+    write_manifest(manifest, raw.parent, [raw.name])
+    outputs = {name: tmp_path / f"{name}.jsonl" for name in ("records", "rejects", "stats")}
+    log = tmp_path / "logs" / "source.log"
+    command = [sys.executable, SCRIPTS / "normalize_source.py", "--manifest", manifest]
+    command += ["--settings", json.dumps({"name": "source", "format": "codealpaca"})]
+    command += [part for name, path in outputs.items() for part in (f"--{name}", path)]
+    result = subprocess.run([*command, "--log", log], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    kept = log.with_suffix(".rejects.jsonl")
+    assert str(kept) in result.stderr
+    assert [entry["row"] for entry in read_jsonl(kept)] == [1, 2]
+    assert not outputs["records"].exists()
 
 
 def test_an_unknown_format_is_named(tmp_path):

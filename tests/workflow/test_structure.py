@@ -64,8 +64,10 @@ def test_configuration_page_and_stage_picture_are_in_step(project: Project) -> N
     check = subprocess.run(
         [
             *(sys.executable, "scripts/write_documentation.py", "--check"),
-            *("--schema", "config/schema.yaml", "--rule-graph", str(graph)),
-            *("--configuration-page", "config/README.md", "--readme", str(ROOT / "README.md")),
+            *("--schema", "config/schema.yaml", "--configuration", "config/config.yaml"),
+            *("--rule-graph", str(graph), "--configuration-page", "config/README.md"),
+            *("--readme", str(ROOT / "README.md")),
+            *("--sources-page", str(ROOT / "docs/sources.md")),
         ],
         cwd=project.folder,
         capture_output=True,

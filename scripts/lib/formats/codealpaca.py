@@ -3,14 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from lib.cleaning import text_of
-from lib.conversation import Conversation, Turn, rejecting
+from lib.conversation import Conversation, rejecting
+from lib.raw_shapes import instruction_turns
 
 
 @rejecting
 def convert(row: Mapping[str, Any]) -> Conversation:
     """Convert `{"instruction", "input", "output"}`; the input is part of the question."""
-    instruction = text_of(row["instruction"])
-    given = text_of(row.get("input", ""))
-    question = f"{instruction}\n\n{given}" if given.strip() else instruction
-    return Conversation((Turn("human", question), Turn("gpt", text_of(row["output"]))))
+    return Conversation(instruction_turns(row["instruction"], row.get("input"), row["output"]))

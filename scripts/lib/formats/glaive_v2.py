@@ -1,99 +1,131 @@
 """Glaive Function Calling v2: a system text with the tools, and a whole chat in one text.
 
-The chat is a run of turns headed `USER:`, `ASSISTANT:` and `FUNCTION RESPONSE:`; an answer ends
-with `<|endoftext|>`, and a call is `<functioncall> {"name": ..., "arguments": '<JSON>'}`, whose
-single quotes are the format's own.
+https://huggingface.co/datasets/glaiveai/glaive-function-calling-v2; the chat is a run of turns
+headed `USER:`, `ASSISTANT:` and `FUNCTION RESPONSE:`. An answer ends with `<|endoftext|>`, and a
+call is `<functioncall> {"name": ..., "arguments": '<JSON>'}`, whose single quotes are the format's
+own.
 """
 
 import json
 import re
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from lib.cleaning import text_of
-from lib.conversation import Conversation, Rejected, ToolCall, Turn, rejecting
+from lib.conversation import Conversation, Rejected, rejecting
+from lib.tool_text import text_without
 from lib.tools import tool_list
-from lib.transcript import tool_call
+from lib.transcript import RawCall, Transcript
 
-_HEAD = re.compile(r"^[ \t]*(USER|ASSISTANT|FUNCTION RESPONSE): ?", re.MULTILINE)
+_SYSTEM_HEAD = "SYSTEM: "
+_FUNCTIONS_FOLLOW = (
+    "You are a helpful assistant with access to the following functions. Use them if required -"
+)
+_NO_FUNCTIONS = "You are a helpful assistant, with no access to external functions."
+_BEFORE_FUNCTION = re.compile(r"\s*(?=\{)")
+_LINE_WITH_BRACE = re.compile(r"^[ \t]*\{", re.MULTILINE)
+
+_HEAD = re.compile(r"(?:\A\s*|\n[ \t\r]*\n[ \t]*)(USER|ASSISTANT|FUNCTION RESPONSE): ?")
+_ALTERNATING = {"USER": "malformed_row", "ASSISTANT": "neighbouring_answers"}
 _END_MARK = "<|endoftext|>"
 _CALL = re.compile(
     r"""\{\s*"name":\s*"(?P<name>[^"]*)"\s*,\s*"arguments":\s*(?P<arguments>\S.*)\}""", re.DOTALL
 )
+_ESCAPED_QUOTE = re.compile(r"(?<!\\)((?:\\\\)*)\\'")
+_DECODER = json.JSONDecoder()
 _FOREIGN_CALL = re.compile(r"^AI to=", re.MULTILINE)
 
 
 @rejecting
 def convert(row: Mapping[str, Any]) -> Conversation:
     """Convert `{"system", "chat"}`."""
-    repairs = ["boilerplate_system_removed"]
-    tools = tool_list(_functions(text_of(row["system"])), repairs)
-    turns: list[Turn] = []
-    calls = 0
-    for head, body in _split(text_of(row["chat"])):
+    repairs: list[str] = []
+    transcript = Transcript()
+    system, functions = _system(text_of(row["system"]), repairs)
+    if system:
+        transcript.say("system", system)
+    for head, body in _turns(text_of(row["chat"])):
         if head == "USER":
-            turns.append(Turn("human", body))
+            transcript.say("human", body)
         elif head == "FUNCTION RESPONSE":
-            if not turns or not turns[-1].tool_calls:
-                raise Rejected("unmatched_result", "a function response without a call")
-            turns.append(Turn("tool", body, tool_call_id=turns[-1].tool_calls[-1].id))
+            transcript.result(body)
         else:
-            marked = body.rstrip()
-            if marked.endswith(_END_MARK):
-                body = marked.removesuffix(_END_MARK).removesuffix(" ")
-                repairs.append("end_mark_removed")
-            turn = _answer(body, calls)
-            calls += len(turn.tool_calls)
-            turns.append(turn)
-    return Conversation(tuple(turns), tools=tools, repairs=tuple(repairs))
+            text, calls = _answer(body, repairs)
+            transcript.say("gpt", text, calls=calls)
+    tools = tool_list(functions, repairs)
+    return Conversation(tuple(transcript.turns), tools=tools, repairs=tuple(repairs))
 
 
-def _functions(system: str) -> list[Any]:
-    """Read the pretty-printed function objects that stand one after another in the text."""
-    decoder = json.JSONDecoder()
+def _system(raw: str, repairs: list[str]) -> tuple[str, list[Any]]:
+    """Return what a system text says besides its known sentence, and the functions it lists."""
+    text = raw.removeprefix(_SYSTEM_HEAD).rstrip("\r\n")
     functions: list[Any] = []
-    start = system.find("{")
-    while start >= 0:
+    start = text.find(_FUNCTIONS_FOLLOW)
+    if start >= 0:
+        functions, end = _functions(text, start + len(_FUNCTIONS_FOLLOW))
+    else:
+        start = text.find(_NO_FUNCTIONS)
+        end = start + len(_NO_FUNCTIONS)
+    if start >= 0:
+        text = text_without(text, [(start, end)])
+        repairs.append("boilerplate_system_removed")
+    if stray := _LINE_WITH_BRACE.search(text):
+        around = text[stray.start() : stray.start() + 80]
+        raise Rejected("invalid_tools", f"outside the list: {around!r}")
+    return text, functions
+
+
+def _functions(text: str, at: int) -> tuple[list[Any], int]:
+    """Read the objects that stand one after another; return them and where the last one ends."""
+    functions: list[Any] = []
+    while start := _BEFORE_FUNCTION.match(text, at):
         try:
-            function, end = decoder.raw_decode(system, start)
-        except ValueError as error:
-            raise Rejected("invalid_tools", str(error)) from error
+            function, at = _DECODER.raw_decode(text, start.end())
+        except (ValueError, RecursionError) as error:
+            raise Rejected("invalid_tools", f"{type(error).__name__}: {error}") from error
         functions.append(function)
-        start = system.find("{", end)
-    return functions
+    return functions, at
 
 
-def _split(chat: str) -> list[tuple[str, str]]:
-    """Return the head and the text of each turn."""
-    heads = [head for head in _HEAD.finditer(chat) if _follows_blank_line(chat, head.start())]
-    if not heads or chat[: heads[0].start()].strip():
+def _turns(chat: str) -> list[tuple[str, str]]:
+    """Return the head and the text of each turn.
+
+    The makers of the data set replaced "AI:" everywhere by the end mark and the head of an answer,
+    in the middle of "OpenAI: ..." too. Such a head, or one that somebody wrote into a text, shows
+    as two turns of one side in a row.
+    """
+    heads = list(_HEAD.finditer(chat))
+    if not heads or heads[0].start():
         raise Rejected("malformed_row", "the chat does not begin with a turn")
+    for one, next_one in pairwise(head[1] for head in heads):
+        if one == next_one and one in _ALTERNATING:
+            raise Rejected(_ALTERNATING[one], f"{one} twice in a row")
     ends = [head.start() for head in heads[1:]] + [len(chat)]
     return [
-        (head.group(1), chat[head.end() : end].rstrip("\r\n"))
+        (head[1], chat[head.end() : end].rstrip("\r\n"))
         for head, end in zip(heads, ends, strict=True)
     ]
 
 
-def _follows_blank_line(chat: str, start: int) -> bool:
-    line = chat[chat.rfind("\n", 0, max(0, start - 1)) + 1 : start]
-    return not line.strip()
-
-
-def _answer(body: str, calls: int) -> Turn:
-    if _FOREIGN_CALL.search(body):
+def _answer(body: str, repairs: list[str]) -> tuple[str, list[RawCall]]:
+    """Return the text of an answer and the call at its end, if it has one."""
+    text = body.rstrip().removesuffix(_END_MARK)
+    said, mark, call = text.partition("<functioncall>")
+    calls = [_call(call.strip())] if mark else []
+    if _FOREIGN_CALL.search(said):
         raise Rejected("invalid_call", "a call in another syntax")
-    text, mark, call = body.partition("<functioncall>")
-    if not mark:
-        return Turn("gpt", body)
-    return Turn("gpt", text.strip(), tool_calls=(_parse_call(call.strip(), calls),))
+    if not body.rstrip().endswith(_END_MARK):
+        raise Rejected("unfinished_answer", body[-80:])
+    repairs.append("end_mark_removed")
+    return said.rstrip() if mark else text.removesuffix(" "), calls
 
 
-def _parse_call(text: str, index: int) -> ToolCall:
+def _call(text: str) -> RawCall:
     match = _CALL.fullmatch(text)
     if not match:
         raise Rejected("invalid_call", text[:120])
     arguments = match["arguments"].strip()
     if len(arguments) > 1 and arguments[0] == arguments[-1] == "'":
-        arguments = arguments[1:-1].replace("\\'", "'")
-    return tool_call(match["name"], arguments, index)
+        arguments = _ESCAPED_QUOTE.sub(r"\1'", arguments[1:-1])
+    return RawCall(match["name"], arguments)

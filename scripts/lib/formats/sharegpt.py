@@ -1,41 +1,44 @@
-"""ShareGPT: scraped chats whose answers are the HTML of a web page."""
+"""ShareGPT: chats as a list of turns, scraped from pages or written down by anybody.
 
-import re
+https://huggingface.co/datasets/RyokoAI/ShareGPT52K holds answers as HTML; LLaMA-Factory
+(https://github.com/hiyouga/LLaMA-Factory/tree/main/data) adds columns for the system prompt and the
+tools, and turns for calls and their results; https://huggingface.co/datasets/lmsys/lmsys-chat-1m
+writes `conversation`; Draftmill's own records are such rows, too.
+"""
+
 from collections.abc import Mapping
 from typing import Any
 
-from lib.cleaning import role_of, text_of
-from lib.conversation import Conversation, Turn, rejecting
-from lib.html_markdown import html_to_markdown
-
-_HTML = re.compile(r"<(?:div|p|pre|ul|ol|table|h[1-6])\b[^>]*>", re.IGNORECASE)
-_REGENERATE_COUNTER = re.compile(r"\A\s*\d+ / \d+\s*(?=<)")
+from lib.chat_page import answer_of_page
+from lib.conversation import Conversation, rejecting
+from lib.messages import conversation_of, one_of, read_message
+from lib.raw_shapes import list_of
+from lib.tool_messages import Message
 
 
 @rejecting
 def convert(row: Mapping[str, Any]) -> Conversation:
-    """Convert `{"id", "conversations": [{"from", "value"}]}`.
+    """Convert `{"conversations": [{"from", "value"}]}`, also with `system` and `tools`.
 
-    Only answers are read as HTML: a person may well ask about a `<div>`.
+    Turns may have the keys and the roles of OpenAI's messages; a turn of the role `function_call`
+    holds the JSON text of calls. Only answers are read as HTML: a person may well ask about a
+    `<div>`.
     """
     repairs: list[str] = []
-    turns = [
-        _turn(role_of(turn["from"]), text_of(turn["value"]), repairs)
-        for turn in row["conversations"]
-    ]
-    if turns and not turns[-1].text.strip():
-        turns.pop()
+    turns = list_of(one_of(row, "conversations", "conversation"))
+    messages = [_without_page(read_message(turn, repairs), repairs) for turn in turns]
+    while messages and _says_nothing(messages[-1]):
+        messages.pop()
         repairs.append("empty_turn_dropped")
-    return Conversation(tuple(turns), repairs=tuple(repairs))
+    return conversation_of(row, messages, repairs)
 
 
-def _turn(role: Any, text: str, repairs: list[str]) -> Turn:
-    if role != "gpt":
-        return Turn(role, text)
-    stripped = _REGENERATE_COUNTER.sub("", text)
-    if stripped != text:
-        repairs.append("page_noise_removed")
-    if _HTML.search(stripped):
-        stripped = html_to_markdown(stripped)
-        repairs.append("html_to_markdown")
-    return Turn(role, stripped)
+def _without_page(message: Message, repairs: list[str]) -> Message:
+    if message.role != "gpt":
+        return message
+    return message._replace(text=answer_of_page(message.text, repairs))
+
+
+def _says_nothing(message: Message) -> bool:
+    is_result = message.role == "tool"
+    return not (is_result or message.text.strip() or message.reasoning or message.calls)

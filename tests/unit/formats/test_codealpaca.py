@@ -12,11 +12,16 @@ def test_codealpaca_joins_the_input_with_a_blank_line():
     ]
 
 
-@pytest.mark.parametrize("given", ["", " \n", None])
+@pytest.mark.parametrize("given", [{}, {"input": ""}, {"input": " \n"}, {"input": None}])
 def test_codealpaca_ignores_an_input_of_white_space(given):
-    row = {"instruction": "Say hi.", "output": "hi"}
-    row |= {} if given is None else {"input": given}
+    row = {"instruction": "Say hi.", "output": "hi", **given}
     assert texts(accepted("codealpaca", row)) == [("human", "Say hi."), ("gpt", "hi")]
+
+
+@pytest.mark.parametrize("words", ["No input", "Not applicable", "N/A", "None"])
+def test_codealpaca_keeps_what_may_be_a_placeholder(words):
+    row = {"instruction": "Count the words.", "input": words, "output": "Two."}
+    assert accepted("codealpaca", row).prompt() == f"Count the words.\n\n{words}"
 
 
 def test_codealpaca_rows_that_differ_in_the_input_have_different_identities():
