@@ -184,7 +184,7 @@ ROWS = {
     "rows.parquet": chats,
 }
 KINDS = {
-    "rows.jsonl": ("codealpaca", 1.0),
+    "rows.jsonl": ("evol_codealpaca", 1.0),
     "array.json": ("sharegpt", 1.0),
     "rows.parquet": ("ultrachat", 0.8),
 }

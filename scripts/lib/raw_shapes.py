@@ -1,9 +1,26 @@
 """Shapes that several raw formats share."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from lib.cleaning import text_of
 from lib.conversation import Rejected, Turn
+
+_DEEPEST = 100
+"""Levels of nesting that a value may have, far below where JSON readers give up."""
+
+
+def check_depth(value: Any, levels: int = _DEEPEST) -> None:
+    """Check that a JSON value is not nested so deep that a later stage could fail on it.
+
+    Raises:
+        ValueError: it has more than `levels` levels.
+    """
+    if not levels:
+        raise ValueError("nested too deep")
+    inner = value.values() if isinstance(value, Mapping) else value
+    for item in inner if isinstance(value, Mapping | list) else ():
+        check_depth(item, levels - 1)
 
 
 def list_of(value: Any) -> list[Any]:

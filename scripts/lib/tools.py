@@ -10,10 +10,8 @@ from typing import Any
 
 from lib.conversation import Rejected
 from lib.digest import canonical
+from lib.raw_shapes import check_depth
 from lib.tool_schemas import repaired_schema
-
-_DEEPEST = 100
-"""Levels of nesting that a definition may have, far below where JSON readers give up."""
 
 
 def tool_list(entries: Any, repairs: list[str]) -> str:
@@ -42,16 +40,8 @@ def _entries(entries: Any) -> list[Any]:
         return []
     if not isinstance(entries, list):
         raise ValueError(f"a list expected, found {type(entries).__name__}")
-    _check_depth(entries, _DEEPEST)
+    check_depth(entries)
     return entries
-
-
-def _check_depth(value: Any, levels: int) -> None:
-    if not levels:
-        raise ValueError("nested too deep")
-    inner = value.values() if isinstance(value, Mapping) else value
-    for item in inner if isinstance(value, Mapping | list) else ():
-        _check_depth(item, levels - 1)
 
 
 def _distinct(tools: list[dict[str, Any]], repairs: list[str]) -> list[dict[str, Any]]:

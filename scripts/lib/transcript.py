@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from lib.conversation import Rejected, Role, ToolCall, Turn
+from lib.raw_shapes import check_depth
 
 
 class RawCall(NamedTuple):
@@ -92,6 +93,7 @@ def tool_call(name: Any, arguments: Any, index: int) -> ToolCall:
         raise Rejected("invalid_call", f"function name {name!r}"[:120])
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
+        check_depth(value)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise Rejected("invalid_call", f"arguments of {name}: {error}"[:200]) from error

@@ -82,6 +82,12 @@ def test_several_calls_of_one_function_are_answered_in_order():
     assert [turn.tool_call_id for turn in transcript.turns[1:]] == [first.id, third.id, second.id]
 
 
+def test_arguments_that_a_later_stage_could_not_read_are_rejected():
+    deep = "[" * 500 + "]" * 500
+    for arguments in (f'{{"a": {deep}}}', {"a": json.loads(deep)}):
+        assert reason(lambda arguments=arguments: tool_call("f", arguments, 0)) == "invalid_call"
+
+
 def test_an_id_says_nothing_where_calls_have_none():
     transcript = calling(("f", ""), ("g", ""))
     transcript.result("1", id="x", name="g")

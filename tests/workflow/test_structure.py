@@ -147,7 +147,6 @@ def third_party(path: Path) -> set[str]:
 
 PACKAGE_OF = {
     "PIL": "pillow",
-    "bs4": "beautifulsoup4",
     "hs_connectors": "speculators",
     "huggingface_hub": "huggingface-hub",
     "yaml": "pyyaml",

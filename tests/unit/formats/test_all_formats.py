@@ -110,7 +110,7 @@ def folder(tmp_path_factory):
 def test_every_mutated_row_is_written_or_rejected_with_a_reason(folder, name):
     seen = Counter()
 
-    @settings(max_examples=40, derandomize=True, deadline=None)
+    @settings(max_examples=72, derandomize=True, deadline=None)
     @given(rows=st.lists(mutated(name), min_size=8, max_size=16))
     def check(rows):
         raw = folder / f"{name}.jsonl"
@@ -137,10 +137,24 @@ def test_every_mutated_row_is_written_or_rejected_with_a_reason(folder, name):
             conversation = from_record(record)
             assert to_record(conversation) == record
             assert clean(conversation).turns == conversation.turns
-        seen.update(written=len(records), rejected=len(rejects))
+        seen.update(rows=len(rows), written=len(records), rejected=len(rejects))
 
     check()
     assert min(seen["written"], seen["rejected"]) > 10, "the mutations must hit both outcomes"
+    assert seen["rows"] * len(SAMPLES) > 10_000
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_the_strict_template_renders_every_record(render, name):
+    for _, found in outcomes(name, SAMPLES[name]):
+        if not isinstance(found, Conversation):
+            continue
+        text = render(thinking=True, preserve_thinking=True).conversation(found.turns, found.tools)
+        for turn in found.turns:
+            assert turn.text.strip() in text
+            assert turn.reasoning.strip() in text
+            assert all(f"<function={call.name}>" in text for call in turn.tool_calls)
+        assert text.count("<tools>") == bool(found.tools)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
