@@ -24,15 +24,16 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
 
-TURNS = 3
+TURNS = 5
 MEMORY_BOUND = 400.0
 GROWTH_BOUND = 1.1
 WORDS = (
     *("the", "a", "list", "of", "numbers", "returns", "value", "function", "when", "key", "file"),
     *("line", "error", "city", "time", "model", "train", "token", "draft", "answer", "question"),
     *("because", "loop", "index", "result", "small", "large", "number", "string", "where", "under"),
-    *("every", "other", "first", "last", "between", "over", "café", "naïve", "Zürich", "数据"),
+    *("every", "other", "first", "last", "between", "over"),
 )
+FOREIGN = ("Café “Zürich” – naïve", "数据和文字", "вопрос", "émoji 🙂")
 
 
 def main() -> None:
@@ -139,8 +140,10 @@ def write(name: str, rows: int, folder: Path) -> Path:
 
 
 def text(source: random.Random, words: int) -> str:
-    """Return text with a code block now and then, as answers have."""
+    """Return text with a code block or other than English characters now and then."""
     body = " ".join(source.choices(WORDS, k=words))
+    if source.random() < 0.2:
+        body = f"{source.choice(FOREIGN)} {body}"
     if source.random() < 0.3:
         body += f"\n\n```python\ndef f(x):\n    return x + {source.random()}\n```\n"
     return body

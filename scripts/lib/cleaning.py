@@ -6,8 +6,9 @@ A repair is named and counted; what no rule covers is rejected. Nothing is guess
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from lib.conversation import Conversation, Rejected, Role, Turn, json_without_escapes
 
@@ -76,9 +77,10 @@ def clean(conversation: Conversation) -> Conversation:
     turns = [
         _separate_reasoning(_clean_text(turn, repairs), repairs) for turn in conversation.turns
     ]
-    turns = _order_systems(turns, repairs)
-    turns = _cut_leading_answers(turns, repairs)
-    turns = _join_neighbours(turns, repairs)
+    if not _alternate(turns):
+        turns = _order_systems(turns, repairs)
+        turns = _cut_leading_answers(turns, repairs)
+        turns = _join_neighbours(turns, repairs)
     tools = _replace_unencodable_in_json(conversation.tools, repairs)
     _check(turns, tools)
     return Conversation(
@@ -93,26 +95,30 @@ def clean(conversation: Conversation) -> Conversation:
 
 def _clean_text(turn: Turn, repairs: list[str]) -> Turn:
     text = _replace_unencodable(turn.text, repairs)
-    reasoning = _replace_unencodable(turn.reasoning, repairs)
-    calls = turn.tool_calls and tuple(
-        replace(
-            call,
-            name=_replace_unencodable(call.name, repairs),
-            arguments=_replace_unencodable_in_json(call.arguments, repairs),
-        )
-        for call in turn.tool_calls
+    if text is turn.text and not (turn.reasoning or turn.tool_calls):
+        return turn  # as nearly all are
+    return replace(
+        turn,
+        text=text,
+        reasoning=_replace_unencodable(turn.reasoning, repairs),
+        tool_calls=tuple(
+            replace(
+                call,
+                name=_replace_unencodable(call.name, repairs),
+                arguments=_replace_unencodable_in_json(call.arguments, repairs),
+            )
+            for call in turn.tool_calls
+        ),
     )
-    if text is turn.text and reasoning is turn.reasoning and not calls:
-        return turn
-    return Turn(turn.role, text, reasoning, calls, turn.tool_call_id)
 
 
 def _replace_unencodable(text: str, repairs: list[str]) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = _SURROGATE.sub("\ufffd", text)
-        repairs.append("surrogate_replaced")
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            text = _SURROGATE.sub("\ufffd", text)
+            repairs.append("surrogate_replaced")
     if "\0" in text:
         text = text.replace("\0", "\ufffd")
         repairs.append("nul_replaced")
@@ -121,19 +127,26 @@ def _replace_unencodable(text: str, repairs: list[str]) -> str:
 
 def _replace_unencodable_in_json(text: str, repairs: list[str]) -> str:
     """Do the same to JSON text, whose escapes hide such characters until it is parsed."""
-    plain = json_without_escapes(text) if "\\u" in text else text
+    if "\\u" not in text:
+        return _replace_unencodable(text, repairs)
+    plain = json_without_escapes(text)
     mended = _replace_unencodable(_ESCAPED_NUL.sub("\\1\0", plain), repairs)
     return text if mended == plain else mended
 
 
 def _separate_reasoning(turn: Turn, repairs: list[str]) -> Turn:
-    if turn.role != "gpt" or turn.reasoning or "<think>" not in turn.text:
-        return turn
-    match = _LEADING_REASONING.match(turn.text)
-    if not match:
+    match = _LEADING_REASONING.match(turn.text) if turn.role == "gpt" else None
+    if not match or turn.reasoning:
         return turn
     repairs.append("reasoning_separated")
     return replace(turn, text=turn.text[match.end() :], reasoning=match.group(1))
+
+
+def _alternate(turns: list[Turn]) -> bool:
+    """Say whether a person and the assistant take turns, as in most rows: nothing to order then."""
+    roles = [turn.role for turn in turns]
+    in_order = roles[::2].count("human") + roles[1::2].count("gpt")
+    return 0 < in_order == len(roles)
 
 
 def _order_systems(turns: list[Turn], repairs: list[str]) -> list[Turn]:
@@ -210,7 +223,7 @@ def _check(turns: list[Turn], tools: str) -> None:
 def _check_text(turn: Turn) -> None:
     for text in (turn.text, turn.reasoning) if turn.reasoning else (turn.text,):
         _check_control_tokens(text)
-        if "think>" in text and _THINK_TAG.search(text):
+        if ">" in text and _THINK_TAG.search(text):
             raise Rejected("stray_think_tag", f"in a {turn.role} turn")
     for call in turn.tool_calls:
         _check_control_tokens(call.name)
@@ -220,5 +233,5 @@ def _check_text(turn: Turn) -> None:
 
 
 def _check_control_tokens(text: str) -> None:
-    if "<|" in text and (found := _CONTROL_TOKEN.search(text)):
+    if "|" in text and (found := _CONTROL_TOKEN.search(text)):
         raise Rejected("control_token", found.group())

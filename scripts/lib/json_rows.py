@@ -29,14 +29,30 @@ def json_rows(pieces: Iterator[bytes], damaged: Callable[[str, int], ValueError]
     Raises:
         ValueError: the one that `damaged` makes, after the rows before the damage.
     """
+    text = _begun(pieces, damaged)
+    yield from _elements(text) if text.next_mark() == "[" else _values(text)
+
+
+def json_line_rows(
+    pieces: Iterator[bytes], damaged: Callable[[str, int], ValueError]
+) -> Iterator[Any]:
+    """Yield values that follow each other, of which the first may be a list.
+
+    Arguments and errors are those of `json_rows`.
+    """
+    yield from _values(_begun(pieces, damaged))
+
+
+def _begun(pieces: Iterator[bytes], damaged: Callable[[str, int], ValueError]) -> "_Text":
     text = _Text(pieces, damaged)
     if text.next_mark() == _BYTE_ORDER_MARK:
         text.take()
-    if text.next_mark() == "[":
-        yield from _elements(text)
-    else:
-        while text.next_mark():
-            yield text.value(may_end=True)
+    return text
+
+
+def _values(text: "_Text") -> Iterator[Any]:
+    while text.next_mark():
+        yield text.value(may_end=True)
 
 
 def _elements(text: "_Text") -> Iterator[Any]:

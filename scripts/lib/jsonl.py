@@ -8,6 +8,9 @@ from typing import Any, BinaryIO
 
 from lib.files import atomic_path
 
+_BUFFER = 1 << 20
+"""Bytes that are collected before they are written."""
+
 _ENCODE = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
 
@@ -20,7 +23,7 @@ class JsonlWriter:
     """Writes one JSON value a line and counts the lines."""
 
     def __init__(self, path: Path):
-        self._file = path.open("wb")
+        self._file = path.open("wb", buffering=_BUFFER)
         self.count = 0
 
     def write(self, value: Any) -> None:

@@ -21,7 +21,6 @@ _TEXT = ("value", "content")
 _REASONING = ("reasoning_content", "reasoning", "thinking")
 _CALLS = ("tool_calls", "function_call")
 _MESSAGE = frozenset((*_ROLE, *_TEXT, *_REASONING, *_CALLS))
-_RESULT = _MESSAGE | {"tool_call_id"}
 _CALL = frozenset(("id", "type", "function", "name", "arguments"))
 _PART = frozenset(("type", "text"))
 
@@ -30,6 +29,9 @@ _LABELS = frozenset(
 )
 """Keys of a message that may hold text which is no part of the conversation: what it is called,
 who wrote it and when, and its text once more in another form."""
+
+_KNOWN = _MESSAGE | _LABELS
+_KNOWN_OF_RESULT = _KNOWN | {"tool_call_id"}
 
 _MEDIA = ("image", "images", "video", "videos", "audio", "audios")
 _CALL_ROLES = frozenset(("function_call", "tool_call"))
@@ -43,11 +45,16 @@ def one_of(row: Mapping[str, Any], *names: str) -> Any:
     Raises:
         Rejected: it holds different things under two of them; an empty one says nothing.
     """
-    values = [row[name] for name in names if row.get(name) is not None]
-    filled = [value for value in values if value not in ("", [])] or values
-    if any(value != filled[0] for value in filled):
-        raise Rejected("malformed_row", f"{' and '.join(names)} differ")
-    return filled[0] if filled else None
+    found = None
+    for name in names:
+        value = row.get(name)
+        if value is None or value == found:
+            continue
+        if found is None or found in ("", []):
+            found = value
+        elif value not in ("", []):
+            raise Rejected("malformed_row", f"{' and '.join(names)} differ")
+    return found
 
 
 def read_message(raw: Mapping[str, Any], repairs: list[str]) -> Message:
@@ -65,7 +72,7 @@ def read_message(raw: Mapping[str, Any], repairs: list[str]) -> Message:
     """
     name, content = one_of(raw, *_ROLE), one_of(raw, *_TEXT)
     role = role_of(name)
-    _reject_unknown(raw, (_RESULT if role == "tool" else _MESSAGE) | _LABELS, f"a {role} turn")
+    _reject_unknown(raw, _KNOWN_OF_RESULT if role == "tool" else _KNOWN, f"a {role} turn")
     calls = _calls(one_of(raw, *_CALLS))
     if content is None and calls:
         content = ""

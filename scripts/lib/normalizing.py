@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lib.cleaning import cleaned
-from lib.conversation import CHOICES, Conversation, Rejected, record_line
+from lib.conversation import CHOICES, Conversation, Rejected, stored
 from lib.files import write_json
 from lib.formats import Format, load_format
 from lib.grouping import grouped
@@ -38,15 +38,14 @@ class UnusableSource(ValueError):
     """A raw file is damaged, or more rows were rejected than the configuration allows."""
 
 
-@dataclass(frozen=True)
-class _Fate:
+class _Fate(NamedTuple):
     """What became of the rows that one conversation was, or would have been, made of.
 
     Attributes:
-        rows: number and raw id ("" if it has none) of each.
+        rows: number and raw row of each.
     """
 
-    rows: Sequence[tuple[int, str]]
+    rows: Sequence[tuple[int, Any]]
     outcome: Conversation | Rejected
 
 
@@ -79,7 +78,7 @@ def normalize_source(
     with jsonl_writer(records) as accepted:
         with jsonl_writer(rejects) as rejected:
             ledger = _Ledger(settings.name, accepted, rejected)
-            fates = _fates(form, raw, settings.name, rejects.parent)
+            fates = _fates(form, raw, rejects.parent)
             if settings.max_samples is None:
                 ledger.enter_all(fates)
             else:
@@ -125,21 +124,16 @@ class _RawRows:
         self._advance(self.count % _ROWS_A_STEP)
 
 
-def _fates(
-    form: Format, rows: Iterable[tuple[int, Any]], source: str, folder: Path
-) -> Iterator[_Fate]:
+def _fates(form: Format, rows: Iterable[tuple[int, Any]], folder: Path) -> Iterator[_Fate]:
     """Yield what becomes of the rows; each row occurs in exactly one fate."""
-    groups: Iterable[list[tuple[int, Any]]]
     if form.group is None:
-        groups = ([row] for row in rows)
-    else:
-        groups = grouped(rows, _key(form.group), folder)
-    for group in groups:
+        for row in rows:
+            for _, outcome in form.combine((row[1],)):
+                yield _Fate((row,), cleaned(outcome))
+        return
+    for group in grouped(rows, _key(form.group), folder):
         for positions, outcome in form.combine([row for _, row in group]):
-            outcome = cleaned(outcome)
-            if isinstance(outcome, Conversation):
-                outcome = outcome.of_source(source)
-            yield _Fate([(group[n][0], _raw_id(group[n][1])) for n in positions], outcome)
+            yield _Fate([group[n] for n in positions], cleaned(outcome))
 
 
 def _key(group: Callable[[Mapping[str, Any]], str]) -> Callable[[int, Any], str]:
@@ -154,8 +148,12 @@ def _key(group: Callable[[Mapping[str, Any]], str]) -> Callable[[int, Any], str]
     return key
 
 
+def _named(rows: Iterable[tuple[int, Any]]) -> list[tuple[int, str]]:
+    """Return the number of each row and its own name for itself, "" if it has none."""
+    return [(number, _raw_id(row)) for number, row in rows]
+
+
 def _raw_id(row: Any) -> str:
-    """Return the first name that a row has for itself, so that it can be found again."""
     found = (row.get(key) for key in _ID_KEYS) if isinstance(row, Mapping) else ()
     return next((str(raw_id) for raw_id in found if raw_id is not None), "")
 
@@ -180,27 +178,28 @@ class _Ledger:
         """Write every conversation."""
         for fate in fates:
             if isinstance(fate.outcome, Conversation):
-                self._accept(record_line(fate.outcome), fate.rows, fate.outcome.repairs)
+                _, line = stored(fate.outcome, self._source)
+                self._accept(line, len(fate.rows), fate.outcome.repairs)
             else:
-                self._reject(fate.rows, fate.outcome)
+                self._reject(_named(fate.rows), fate.outcome)
 
     def enter_sample(self, fates: Iterable[_Fate], sample: Quota) -> None:
         """Write the conversations of a sample; the rows of the others are over the quota."""
         for fate in fates:
             if isinstance(fate.outcome, Rejected):
-                self._reject(fate.rows, fate.outcome)
+                self._reject(_named(fate.rows), fate.outcome)
                 continue
-            rank = int(fate.outcome.id.rpartition("-")[2], 16)
+            identity, line = stored(fate.outcome, self._source)
             left_out = sample.offer(
-                rank,
+                int(identity.rpartition("-")[2], 16),
                 fate.rows[0][0],
-                record_line(fate.outcome),
-                (fate.rows, fate.outcome.repairs),
+                line,
+                (_named(fate.rows), fate.outcome.repairs),
             )
             if left_out is not None:
                 self._reject(left_out[0], Rejected("over_quota"))
         for line, (rows, repairs) in sample.chosen():
-            self._accept(line, rows, repairs)
+            self._accept(line, len(rows), repairs)
 
     def stats(self, rows: int) -> dict[str, Any]:
         """Return the account of all rows."""
@@ -220,10 +219,11 @@ class _Ledger:
         head = f"  {what}: {self._rows_written} written, {self._rejected.count} rejected"
         return "\n".join([f"{head}: {reasons}" if reasons else head, *self._examples])
 
-    def _accept(self, line: bytes, rows: Sequence[tuple[int, str]], repairs: Iterable[str]) -> None:
+    def _accept(self, line: bytes, rows: int, repairs: Sequence[str]) -> None:
         self._accepted.write_line(line)
-        self._rows_written += len(rows)
-        self._repairs.update(set(repairs))
+        self._rows_written += rows
+        if repairs:
+            self._repairs.update(set(repairs))
 
     def _reject(self, rows: Sequence[tuple[int, str]], rejected: Rejected) -> None:
         detail = _encodable(rejected.detail)

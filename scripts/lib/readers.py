@@ -9,8 +9,10 @@ from typing import Any
 
 import pyarrow
 
-from lib.json_rows import json_rows
+from lib.json_rows import json_line_rows, json_rows
 from lib.parquet_rows import parquet_rows
+
+_JSON_ROWS = {".json": json_rows, ".jsonl": json_line_rows}
 
 _PIECE = 1 << 15
 """Bytes; larger pieces of text leave the processor's cache before they are decoded."""
@@ -22,9 +24,10 @@ _PACKED_PIECE = 1 << 12
 def read_rows(path: Path) -> Iterator[Any]:
     """Yield the raw rows of a file in order; memory does not grow with the file.
 
-    The kind of file follows from its suffix: `.parquet`, `.jsonl`, or `.json` (one array of
-    rows, or rows one after another), each also with `.gz` or `.zst` after it. A compressed Parquet
-    file is unpacked into a temporary file, which needs the space on the disk.
+    The kind of file follows from its suffix: `.parquet`, `.jsonl` (rows one after another), or
+    `.json` (one array of rows, or rows one after another), each also with `.gz` or `.zst` after
+    it. A compressed Parquet file is unpacked into a temporary file, which needs the space on the
+    disk.
 
     Raises:
         ValueError: the file ends early or is damaged; names the file and the 0-based byte (of the
@@ -38,9 +41,9 @@ def read_rows(path: Path) -> Iterator[Any]:
         data = " of the decompressed data" if unpack else ""
         return ValueError(f"{path}: {what} at byte {byte}{data}; the file is damaged")
 
-    if kind in (".json", ".jsonl"):
+    if kind in _JSON_ROWS:
         with closing((unpack or _pieces)(path)) as pieces:
-            yield from json_rows(pieces, damaged)
+            yield from _JSON_ROWS[kind](pieces, damaged)
     elif kind == ".parquet" and unpack:
         with tempfile.TemporaryFile() as unpacked:
             try:
@@ -59,7 +62,7 @@ def read_rows(path: Path) -> Iterator[Any]:
 
 
 def _pieces(path: Path) -> Generator[bytes, None, None]:
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         while piece := file.read(_PIECE):
             yield piece
 

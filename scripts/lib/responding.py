@@ -9,10 +9,12 @@ conversation ends before it.
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from lib.answers import UnreadableAnswer, read_answer
 from lib.cache import Cache

@@ -135,6 +135,17 @@ def test_an_array_may_hold_values_of_any_kind(tmp_path_factory, rows, piece, lay
     assert read_in_pieces(path, piece) == rows
 
 
+@PROPERTY
+@given(
+    rows=st.lists(VALUES, max_size=4),
+    piece=st.integers(1, 40),
+    layout=st.sampled_from([name for name in sorted(LAYOUTS) if name.endswith(".jsonl")]),
+)
+def test_lines_may_hold_values_of_any_kind_lists_too(tmp_path_factory, rows, piece, layout):
+    path = write(tmp_path_factory.getbasetemp() / layout, LAYOUTS[layout](rows))
+    assert read_in_pieces(path, piece) == rows
+
+
 @pytest.mark.parametrize("layout", ["array.json", "no_final_newline.jsonl"])
 def test_numbers_at_the_edge_of_a_piece_are_not_cut_in_two(tmp_path, layout):
     numbers = [12345, -0.5e-10, 1e300, 7]

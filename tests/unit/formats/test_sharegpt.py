@@ -1,11 +1,11 @@
 """ShareGPT rows: scraped pages, files that people write in this shape, and Draftmill's records."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from unit.formats.conversations import TOOLS, conversations
 from unit.formats.harness import accepted, reason, sample_oddities, texts
 
