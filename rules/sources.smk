@@ -50,7 +50,7 @@ rule normalize_source:
     conda:
         "../envs/data.yaml"
     resources:
-        mem_mb=2000,
+        mem_mb=4000,
         runtime=120,
     params:
         settings=lambda w: settings("normalize_source", w.source),

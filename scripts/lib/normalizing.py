@@ -126,14 +126,13 @@ class _RawRows:
 
 def _fates(form: Format, rows: Iterable[tuple[int, Any]], folder: Path) -> Iterator[_Fate]:
     """Yield what becomes of the rows; each row occurs in exactly one fate."""
-    if form.group is None:
+    if form.convert is not None:
         for row in rows:
-            for _, outcome in form.combine((row[1],)):
-                yield _Fate((row,), cleaned(outcome))
-        return
-    for group in grouped(rows, _key(form.group), folder):
-        for positions, outcome in form.combine([row for _, row in group]):
-            yield _Fate([group[n] for n in positions], cleaned(outcome))
+            yield _Fate((row,), cleaned(form.convert(row[1])))
+    if form.group is not None:
+        for group in grouped(rows, _key(form.group), folder):
+            for positions, outcome in form.combine([row for _, row in group]):
+                yield _Fate([group[n] for n in positions], cleaned(outcome))
 
 
 def _key(group: Callable[[Mapping[str, Any]], str]) -> Callable[[int, Any], str]:

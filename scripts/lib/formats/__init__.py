@@ -24,12 +24,14 @@ class Format:
     """How raw rows become conversations.
 
     Attributes:
-        combine: from the rows of one group to their fates; each position occurs exactly once.
+        convert: from a row to its fate; None where rows belong together.
         group: names the group of a row; None where every row stands alone.
+        combine: from the rows of one group to their fates; each position occurs exactly once.
     """
 
+    convert: Callable[[Any], Conversation | Rejected] | None
+    group: Callable[[Mapping[str, Any]], str] | None
     combine: Callable[[Sequence[Any]], Sequence[Combined]]
-    group: Callable[[Mapping[str, Any]], str] | None = None
 
 
 def format_names() -> list[str]:
@@ -48,5 +50,6 @@ def load_format(name: str) -> Format:
         raise ValueError(f"unknown format {name!r}; there are {', '.join(format_names())}")
     module = import_module(f"lib.formats.{name}")
     if hasattr(module, "group"):
-        return Format(module.combine, module.group)
-    return Format(lambda rows: [((n,), module.convert(row)) for n, row in enumerate(rows)])
+        return Format(None, module.group, module.combine)
+    convert = module.convert
+    return Format(convert, None, lambda rows: [((n,), convert(row)) for n, row in enumerate(rows)])
