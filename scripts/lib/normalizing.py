@@ -175,26 +175,23 @@ class _Ledger:
 
     def enter_all(self, fates: Iterable[_Fate]) -> None:
         """Write every conversation."""
-        for fate in fates:
-            if isinstance(fate.outcome, Conversation):
-                _, line = stored(fate.outcome, self._source)
-                self._accept(line, len(fate.rows), fate.outcome.repairs)
+        for rows, outcome in fates:
+            if isinstance(outcome, Conversation):
+                _, line = stored(outcome, self._source)
+                self._accept(line, len(rows), outcome.repairs)
             else:
-                self._reject(_named(fate.rows), fate.outcome)
+                self._reject(_named(rows), outcome)
 
     def enter_sample(self, fates: Iterable[_Fate], sample: Quota) -> None:
         """Write the conversations of a sample; the rows of the others are over the quota."""
-        for fate in fates:
-            if isinstance(fate.outcome, Rejected):
-                self._reject(_named(fate.rows), fate.outcome)
+        for rows, outcome in fates:
+            if isinstance(outcome, Rejected):
+                self._reject(_named(rows), outcome)
                 continue
-            identity, line = stored(fate.outcome, self._source)
-            left_out = sample.offer(
-                int(identity.rpartition("-")[2], 16),
-                fate.rows[0][0],
-                line,
-                (_named(fate.rows), fate.outcome.repairs),
-            )
+            identity, line = stored(outcome, self._source)
+            rank = int(identity.rpartition("-")[2], 16)
+            entry = (_named(rows), outcome.repairs)
+            left_out = sample.offer(rank, rows[0][0], line, entry)
             if left_out is not None:
                 self._reject(left_out[0], Rejected("over_quota"))
         for line, (rows, repairs) in sample.chosen():

@@ -54,6 +54,9 @@ def test_thinking_without_recorded_reasoning_stops_with_the_reason(
     finished: Project, project: Project, tmp_path: Path
 ) -> None:
     config = own_configuration(finished, tmp_path, target={"thinking": True})
+    raw = yaml.safe_load(config.read_text())
+    raw["sources"] = [each for each in raw["sources"] if each["name"] in ("openorca", "magicoder")]
+    config.write_text(yaml.safe_dump(raw, sort_keys=False))
     result = project.snakemake("dataset", "--cores", "all", "--configfile", str(config))
     assert result.returncode != 0
     assert "no row is left for train" in result.stdout
