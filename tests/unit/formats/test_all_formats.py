@@ -110,7 +110,7 @@ def folder(tmp_path_factory):
 def test_every_mutated_row_is_written_or_rejected_with_a_reason(folder, name):
     seen = Counter()
 
-    @settings(max_examples=72, derandomize=True, deadline=None)
+    @settings(max_examples=96, derandomize=True, deadline=None)
     @given(rows=st.lists(mutated(name), min_size=8, max_size=16))
     def check(rows):
         raw = folder / f"{name}.jsonl"
