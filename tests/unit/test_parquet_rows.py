@@ -3,16 +3,14 @@
 import datetime
 import decimal
 import gzip
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.reading import needs_proc, rows_and_peaks, rows_before_damage, zstd
 
 from lib.readers import read_rows
 
@@ -20,24 +18,6 @@ from lib.readers import read_rows
 def write_parquet(path, table, **options):
     pyarrow.parquet.write_table(table, path, **options)
     return path
-
-
-def zstd(data):
-    packed = pyarrow.BufferOutputStream()
-    with pyarrow.CompressedOutputStream(packed, "zstd") as stream:
-        stream.write(data)
-    return packed.getvalue().to_pybytes()
-
-
-def rows_before_damage(path):
-    """Read until the error that must come; return the rows and the message without the path."""
-    rows = []
-    with pytest.raises(ValueError) as caught:
-        for row in read_rows(path):
-            rows.append(row)
-    name, message = str(caught.value).split(": ", 1)
-    assert name == str(path)
-    return rows, message
 
 
 def first_byte(path, group):
@@ -288,19 +268,7 @@ def test_text_that_is_no_utf8_is_damage_after_the_rows_before_it(tmp_path):
 # Memory
 
 
-PEAK_AFTER_EACH = """
-import re, sys
-from pathlib import Path
-from lib.readers import read_rows
-
-for path in map(Path, sys.argv[1:]):
-    rows = sum(1 for _ in read_rows(path))
-    peak = re.search("VmHWM: *\\t *([0-9]+)", Path("/proc/self/status").read_text())[1]
-    print(rows, int(peak) >> 10)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only there /proc tells the peak")
+@needs_proc
 def test_memory_grows_neither_with_a_row_group_nor_with_the_largest_row(tmp_path):
     few = pyarrow.table({"text": ["some text " * 200] * 1000})
     one_group = {"row_group_size": 10**9, "use_dictionary": False, "compression": "none"}
@@ -312,14 +280,7 @@ def test_memory_grows_neither_with_a_row_group_nor_with_the_largest_row(tmp_path
             tmp_path / "same.parquet", pyarrow.table({"text": long_text}), row_group_size=10**9
         ),
     ]
-    output = subprocess.run(
-        [sys.executable, "-c", PEAK_AFTER_EACH, *map(str, paths)],
-        cwd=Path(__file__).parents[2] / "scripts",
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    rows, peaks = zip(*(map(int, found.split()) for found in output.splitlines()), strict=True)
+    rows, peaks = rows_and_peaks(paths)
     assert rows == (1000, 60_000, 200)
     assert peaks[1] < peaks[0] + 60, "MiB; the row group has 120"
     assert peaks[2] < peaks[0] + 150, "MiB; the rows have 200, hardly any in the file"

@@ -3,17 +3,14 @@
 import gzip
 import json
 import os
-import subprocess
-import sys
 import threading
 import zlib
 from itertools import islice
-from pathlib import Path
 
-import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from unit.reading import needs_proc, rows_and_peaks, rows_before_damage, zstd
 
 from lib import json_rows, readers
 from lib.readers import read_rows
@@ -44,13 +41,6 @@ LAYOUTS = ARRAYS | {
 }
 
 
-def zstd(data):
-    packed = pyarrow.BufferOutputStream()
-    with pyarrow.CompressedOutputStream(packed, "zstd") as stream:
-        stream.write(data)
-    return packed.getvalue().to_pybytes()
-
-
 def in_two(pack):
     return lambda data: pack(data[: len(data) // 2]) + pack(data[len(data) // 2 :])
 
@@ -78,17 +68,6 @@ PROPERTY = settings(max_examples=60, derandomize=True, deadline=None)
 def write(path, content):
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
-
-
-def rows_before_damage(path):
-    """Read until the error that must come; return the rows and the message without the path."""
-    rows = []
-    with pytest.raises(ValueError) as caught:
-        for row in read_rows(path):
-            rows.append(row)
-    name, message = str(caught.value).split(": ", 1)
-    assert name == str(path)
-    return rows, message
 
 
 def read_in_pieces(path, piece):
@@ -385,19 +364,7 @@ def test_a_bad_row_is_found_without_reading_the_rest_of_the_file(tmp_path):
     assert sum(written) < 1 << 20
 
 
-PEAK_AFTER_EACH = """
-import re, sys
-from pathlib import Path
-from lib.readers import read_rows
-
-for path in map(Path, sys.argv[1:]):
-    rows = sum(1 for _ in read_rows(path))
-    peak = re.search("VmHWM: *\\t *([0-9]+)", Path("/proc/self/status").read_text())[1]
-    print(rows, int(peak) >> 10)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only there /proc tells the peak")
+@needs_proc
 def test_memory_does_not_grow_with_the_file(tmp_path):
     line = json.dumps({"text": "some text " * 200}).encode() + b"\n"
     paths = []
@@ -408,13 +375,6 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         paths.append(write(folder / "a.json", b"[" + lines[:-1].replace(b"\n", b",") + b"]"))
         paths.append(write(folder / "a.jsonl.gz", gzip.compress(lines, 1)))
         paths.append(write(folder / "a.jsonl.zst", zstd(lines)))
-    output = subprocess.run(
-        [sys.executable, "-c", PEAK_AFTER_EACH, *map(str, paths)],
-        cwd=Path(__file__).parents[2] / "scripts",
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    rows, peaks = zip(*(map(int, found.split()) for found in output.splitlines()), strict=True)
+    rows, peaks = rows_and_peaks(paths)
     assert rows == (1,) * 4 + (20_000,) * 4
     assert max(peaks) < peaks[3] + 10, "MiB; the large files have 40"
