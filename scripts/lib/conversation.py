@@ -175,7 +175,7 @@ def to_record(conversation: Conversation) -> dict[str, Any]:
     return record
 
 
-def stored(conversation: Conversation, source: str) -> tuple[str, bytes]:
+def stored_line(conversation: Conversation, source: str) -> tuple[str, bytes]:
     """Return the identity of a conversation in a source, and the line of its record there.
 
     That is what `of_source` and `to_record` give, written once instead of twice.

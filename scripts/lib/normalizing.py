@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib.cleaning import cleaned
-from lib.conversation import CHOICES, Conversation, Rejected, stored
+from lib.conversation import CHOICES, Conversation, Rejected, stored_line
 from lib.files import write_json
-from lib.formats import Format, load_format
+from lib.formats import GroupFormat, RowFormat, load_format
 from lib.grouping import grouped
 from lib.jsonl import JsonlWriter, jsonl_writer
 from lib.quota import Quota, quota
@@ -124,15 +124,17 @@ class _RawRows:
         self._advance(self.count % _ROWS_A_STEP)
 
 
-def _fates(form: Format, rows: Iterable[tuple[int, Any]], folder: Path) -> Iterator[_Fate]:
+def _fates(
+    form: RowFormat | GroupFormat, rows: Iterable[tuple[int, Any]], folder: Path
+) -> Iterator[_Fate]:
     """Yield what becomes of the rows; each row occurs in exactly one fate."""
-    if form.convert is not None:
+    if isinstance(form, RowFormat):
         for row in rows:
             yield _Fate((row,), cleaned(form.convert(row[1])))
-    if form.group is not None:
-        for group in grouped(rows, _key(form.group), folder):
-            for positions, outcome in form.combine([row for _, row in group]):
-                yield _Fate([group[n] for n in positions], cleaned(outcome))
+        return
+    for group in grouped(rows, _key(form.group), folder):
+        for positions, outcome in form.combine([row for _, row in group]):
+            yield _Fate([group[n] for n in positions], cleaned(outcome))
 
 
 def _key(group: Callable[[Mapping[str, Any]], str]) -> Callable[[int, Any], str]:
@@ -177,7 +179,7 @@ class _Ledger:
         """Write every conversation."""
         for rows, outcome in fates:
             if isinstance(outcome, Conversation):
-                _, line = stored(outcome, self._source)
+                _, line = stored_line(outcome, self._source)
                 self._accept(line, len(rows), outcome.repairs)
             else:
                 self._reject(_named(rows), outcome)
@@ -188,7 +190,7 @@ class _Ledger:
             if isinstance(outcome, Rejected):
                 self._reject(_named(rows), outcome)
                 continue
-            identity, line = stored(outcome, self._source)
+            identity, line = stored_line(outcome, self._source)
             rank = int(identity.rpartition("-")[2], 16)
             entry = (_named(rows), outcome.repairs)
             left_out = sample.offer(rank, rows[0][0], line, entry)

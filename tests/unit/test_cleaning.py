@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lib.cleaning import ROLE_NAMES, clean, role_of, text_of
 from lib.conversation import (
@@ -17,6 +18,7 @@ from lib.conversation import (
     Turn,
     from_record,
     rejecting,
+    stored_line,
     to_messages,
     to_record,
 )
@@ -324,6 +326,17 @@ def test_conversation_to_record_to_conversation_is_the_identity(stored, conversa
     (record,) = read_jsonl(stored)
     assert from_record(record) == conversation
     assert list(to_record(from_record(record)).items()) == list(record.items())
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(conversation=CONVERSATIONS)
+def test_the_stored_line_is_the_record_of_the_conversation_in_its_source(conversation):
+    conversation = replace(conversation, split="")
+    identity, line = stored_line(conversation, "s")
+    expected = conversation.of_source("s")
+    assert identity == expected.id
+    assert list(json.loads(line).items()) == list(to_record(expected).items())
+    assert line.count(b"\n") == 1 and line.endswith(b"\n")
 
 
 def test_a_record_has_its_keys_in_order_and_no_empty_ones():

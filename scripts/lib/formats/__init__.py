@@ -20,17 +20,26 @@ Combined = tuple[Sequence[int], Conversation | Rejected]
 
 
 @dataclass(frozen=True)
-class Format:
-    """How raw rows become conversations.
+class RowFormat:
+    """A format whose rows stand alone.
 
     Attributes:
-        convert: from a row to its fate; None where rows belong together.
-        group: names the group of a row; None where every row stands alone.
+        convert: from a row to its fate.
+    """
+
+    convert: Callable[[Any], Conversation | Rejected]
+
+
+@dataclass(frozen=True)
+class GroupFormat:
+    """A format whose conversations span rows.
+
+    Attributes:
+        group: names the group of a row.
         combine: from the rows of one group to their fates; each position occurs exactly once.
     """
 
-    convert: Callable[[Any], Conversation | Rejected] | None
-    group: Callable[[Mapping[str, Any]], str] | None
+    group: Callable[[Mapping[str, Any]], str]
     combine: Callable[[Sequence[Any]], Sequence[Combined]]
 
 
@@ -40,7 +49,7 @@ def format_names() -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")
 
 
-def load_format(name: str) -> Format:
+def load_format(name: str) -> RowFormat | GroupFormat:
     """Return a format.
 
     Raises:
@@ -50,6 +59,5 @@ def load_format(name: str) -> Format:
         raise ValueError(f"unknown format {name!r}; there are {', '.join(format_names())}")
     module = import_module(f"lib.formats.{name}")
     if hasattr(module, "group"):
-        return Format(None, module.group, module.combine)
-    convert = module.convert
-    return Format(convert, None, lambda rows: [((n,), convert(row)) for n, row in enumerate(rows)])
+        return GroupFormat(module.group, module.combine)
+    return RowFormat(module.convert)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from lib.cleaning import cleaned
 from lib.conversation import Conversation, Rejected
-from lib.formats import load_format
+from lib.formats import RowFormat, load_format
 from lib.readers import read_rows
 
 SAMPLES = {
@@ -17,9 +17,11 @@ SAMPLES = {
 def outcomes(format_name, rows):
     """Return what becomes of raw rows: positions of those that belong together, and the outcome."""
     form = load_format(format_name)
+    if isinstance(form, RowFormat):
+        return [((position,), cleaned(form.convert(row))) for position, row in enumerate(rows)]
     groups = {}
     for position, row in enumerate(rows):
-        groups.setdefault(form.group(row) if form.group else position, []).append(position)
+        groups.setdefault(form.group(row), []).append(position)
     return [
         (tuple(members[n] for n in positions), cleaned(outcome))
         for members in groups.values()
