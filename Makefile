@@ -42,4 +42,4 @@ docs: setup
 	$(BIN)/snakemake --rulegraph mermaid-js all > $(VENV)/rule_graph.txt
 	$(BIN)/python scripts/write_documentation.py --rule-graph $(VENV)/rule_graph.txt \
 		--schema config/schema.yaml --configuration config/config.yaml \
-		--configuration-page config/README.md --readme README.md --sources-page docs/sources.md
+		--configuration-page config/README.md --readme README.md --sources-page docs/sources.md --corpus-page docs/corpus.md

@@ -12,6 +12,7 @@ sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 from lib.configuration import (
     ConfigurationError,
     complete,
+    evaluation_files,
     load_schema,
     local_target_files,
     source_entry,
@@ -41,6 +42,7 @@ ALIVE = clear_stale_locks(Path(".snakemake")) if workflow.is_main_process else N
 
 RUN = CONFIG["run"]
 SOURCES = source_names(CONFIG)
+EVALUATION_FILES = evaluation_files(CONFIG, Path.cwd())
 KEEP_RESPONSES = CONFIG["responses"]["mode"] == "keep"
 
 

@@ -15,7 +15,7 @@ rule merge_sources:
     """Make one corpus: duplicates and evaluation prompts out, every drop named, split drawn."""
     input:
         records=expand("<results>/sources/{source}.jsonl", source=SOURCES),
-        evaluation=CONFIG["merge"]["decontaminate"],
+        evaluation=EVALUATION_FILES,
     output:
         corpus="<results>/merged/sharegpt.jsonl",
         dropped="<results>/merged/dropped.jsonl",
@@ -26,6 +26,7 @@ rule merge_sources:
         "<benchmarks>/merge_sources.tsv"
     conda:
         "../envs/data.yaml"
+    threads: 8
     resources:
         mem_mb=4000,
         runtime=120,
@@ -40,6 +41,7 @@ rule merge_sources:
         " --corpus {output.corpus:q}"
         " --dropped {output.dropped:q}"
         " --stats {output.stats:q}"
+        " --workers {threads}"
         " --log {log:q}"
 
 
@@ -85,7 +87,7 @@ rule verify_dataset:
         corpus=corpus_to_tokenize(),
         tokenized="<results>/tokenized/stats.json",
         weights="<target>/weights.json",
-        evaluation=CONFIG["evaluate"]["prompts"],
+        evaluation=EVALUATION_FILES,
     output:
         stamp="<results>/verified.json",
         report="<results>/verification.md",

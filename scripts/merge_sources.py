@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from lib.console import stage
-from lib.merging import MergeSettings, merge_sources
+from lib.merging import Merged, MergeSettings, merge_sources
 from lib.settings import read_settings
 
 
@@ -25,20 +25,19 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True, help="records to write")
     parser.add_argument("--dropped", type=Path, required=True, help="dropped records to write")
     parser.add_argument("--stats", type=Path, required=True, help="counts to write")
+    parser.add_argument("--workers", type=int, default=1, help="processes that read records")
     parser.add_argument("--log", type=Path, required=True, help="log file")
     args = parser.parse_args()
     with stage("merge_sources", args.log) as current:
         settings = read_settings(MergeSettings, args.settings)
-        with current.progress("records") as progress:
-            stats = merge_sources(
-                settings,
-                args.records,
-                args.evaluation,
-                args.corpus,
-                args.dropped,
-                args.stats,
-                progress.advance,
-            )
+        stats = merge_sources(
+            settings,
+            args.records,
+            args.evaluation,
+            Merged(args.corpus, args.dropped, args.stats),
+            args.workers,
+            current.progress,
+        )
         current.result(
             f"{stats['records_in']} records, {stats['dropped']} dropped, "
             f"{stats['train']} to train, {stats['validation']} to validate"

@@ -17,6 +17,10 @@ TOY_PLAN = Path("resources/toy_target")
 """What the toy target is built from; it holds configuration files like any model folder."""
 
 
+HELD_OUT = Path("resources/evaluation")
+"""Prompts that the project holds out of every corpus."""
+
+
 class ConfigurationError(ValueError):
     """The configuration is wrong; one line for each mistake, each naming its key."""
 
@@ -65,7 +69,8 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
             return _pick(source_entry(config, source), *keys)
         case "merge_sources":
             rules = _without(config["merge"], "decontaminate")
-            return {**rules, "sources": source_names(config)}
+            shares = [_pick(entry, "name", "quota", "weight") for entry in config["sources"]]
+            return {**rules, "sources": shares}
         case "fetch_target" | "build_toy_target":
             return _pick(target, "name", "build", "hub", "path")
         case "regenerate_responses":
@@ -73,7 +78,8 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
         case "tokenize_conversations":
             return {**mode, **config["tokenize"]}
         case "verify_dataset":
-            return {**config["verify"], **trust}
+            runs = _pick(config["merge"], "shared_words", "shared_code_tokens")
+            return {**config["verify"], **runs, **trust}
         case "extract_hidden_states":
             layers = {"layer_ids": train["target_layer_ids"]}
             return {**config["hidden_states"], **layers, **trust}
@@ -97,6 +103,15 @@ def source_entry(config: Config, name: str) -> dict[str, Any]:
     """Return the configuration of a source."""
     entry: dict[str, Any] = next(e for e in config["sources"] if e["name"] == name)
     return entry
+
+
+def evaluation_files(config: Config, root: Path) -> list[str]:
+    """Return the files of evaluation prompts that no training data may hold, sorted.
+
+    The prompts of the project are always among them, and those that the drafter is measured on.
+    """
+    own = [str(HELD_OUT / path.name) for path in (root / HELD_OUT).glob("*.jsonl")]
+    return sorted({*own, *config["merge"]["decontaminate"], *config["evaluate"]["prompts"]})
 
 
 def target_folder(config: Config) -> str:
@@ -208,6 +223,12 @@ def _check_sources(config: Config, root: Path) -> Iterator[str]:
         file_names = [PurePosixPath(path).name for path in entry.get("files", ())]
         if len(set(file_names)) < len(file_names):
             yield f"{key}.files: two files have the same name"
+    weighted = [entry["name"] for entry in config["sources"] if "weight" in entry]
+    for number, entry in enumerate(config["sources"]):
+        if weighted and "weight" not in entry:
+            yield f"sources[{number}].weight: is missing; {weighted[0]} has one, so all need one"
+    if weighted and config["merge"]["max_samples"] is None:
+        yield "merge.max_samples: is missing; the weights of sources share it out"
 
 
 def _exactly_one(key: str, values: Mapping[str, Any], choices: tuple[str, ...]) -> Iterator[str]:

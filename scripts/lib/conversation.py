@@ -186,6 +186,15 @@ def stored_line(conversation: Conversation, source: str) -> tuple[str, bytes]:
     return identity, b"".join((head[:-1], b",", memoryview(content)[1:], b"\n"))
 
 
+def from_line(line: bytes) -> Conversation:
+    """Return the conversation of the line of a record.
+
+    Raises:
+        ValueError: the line is not JSON, or no record.
+    """
+    return from_record(msgspec.json.decode(line))
+
+
 def from_record(record: Mapping[str, Any]) -> Conversation:
     """Return the conversation of a record.
 

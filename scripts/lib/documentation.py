@@ -1,7 +1,7 @@
 """Pages that follow from the project itself: keys, stage picture, and what becomes of rows."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -112,8 +112,20 @@ def counts_table(stats: Iterable[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def matrix_table(matrix: Mapping[str, Mapping[str, int]], columns: Sequence[str]) -> str:
+    """Return a table of the numbers of each source, with empty cells for those that are not there.
+
+    Columns that are empty for all sources are left out.
+    """
+    shown = [name for name in columns if any(name in row for row in matrix.values())]
+    lines = [f"| | {' | '.join(shown)} |", f"|---|{'--:|' * len(shown)}"]
+    for name, row in matrix.items():
+        lines.append(f"| `{name}` | {' | '.join(str(row.get(other, '')) for other in shown)} |")
+    return "\n".join(lines) + "\n"
+
+
 def meanings_table(what: str, meanings: Mapping[str, str]) -> str:
-    """Return a table of names and their meanings."""
-    shown = ((name, meanings[name].replace("|", r"\|")) for name in sorted(meanings))
+    """Return a table of names and their meanings, in the order given."""
+    shown = ((name, meanings[name].replace("|", r"\|")) for name in meanings)
     rows = (f"| `{name}` | {meaning} |" for name, meaning in shown)
     return "\n".join([f"| {what} | meaning |", "|---|---|", *rows]) + "\n"

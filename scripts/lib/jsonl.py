@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from lib.files import atomic_path
 
@@ -57,37 +57,19 @@ def read_jsonl(path: Path) -> Iterator[Any]:
     Raises:
         ValueError: a line is not JSON; names the file and the byte where the line starts.
     """
-    for _, value in read_jsonl_with_offsets(path):
-        yield value
-
-
-def read_jsonl_with_offsets(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield for each line the byte where it starts, for `read_jsonl_at`, and its value.
-
-    Raises:
-        ValueError: as `read_jsonl`.
-    """
     offset = 0
     with path.open("rb") as file:
         for line in file:
-            yield offset, _parse(line, path, offset)
+            try:
+                yield json.loads(line)
+            except ValueError as error:
+                raise ValueError(
+                    f"{path}: the line at byte {offset} is not JSON: {error}"
+                ) from error
             offset += len(line)
-
-
-def read_jsonl_at(file: BinaryIO, offset: int) -> Any:
-    """Return the value of the line of an open file that starts at a byte."""
-    file.seek(offset)
-    return _parse(file.readline(), Path(file.name), offset)
 
 
 def count_lines(path: Path) -> int:
     """Return the number of lines of a file."""
     with path.open("rb") as file:
         return sum(1 for _ in file)
-
-
-def _parse(line: bytes, path: Path, offset: int) -> Any:
-    try:
-        return json.loads(line)
-    except ValueError as error:
-        raise ValueError(f"{path}: the line at byte {offset} is not JSON: {error}") from error

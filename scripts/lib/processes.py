@@ -1,11 +1,19 @@
 """Child processes that never outlive their parent, however it ends."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 GUARDIAN = Path(__file__).with_name("guardian.py")
 
@@ -41,3 +49,41 @@ def guarded_process(
         assert process.stdin is not None
         process.stdin.close()
         process.wait()
+
+
+def in_workers(
+    work: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """Yield `work(item)` for each item, in the order of the items, from `workers` processes.
+
+    Few items are under way at a time, so neither items nor results pile up. With one worker the
+    work is done here. `work` must be importable by name, as for any pool of processes.
+    """
+    if workers == 1:
+        yield from map(work, items)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_end_with_parent) as pool:
+        under_way: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                under_way.append(pool.submit(work, item))
+                if len(under_way) > 2 * workers:
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for future in under_way:
+                future.cancel()
+
+
+def _end_with_parent() -> None:
+    """End this worker when its parent is gone: a pool's worker would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

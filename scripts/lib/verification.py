@@ -13,12 +13,13 @@ from typing import Any
 import torch
 
 from lib.arrow_rows import content_digest, describe_shard, read_token_rows, shard_names
+from lib.contamination import Contamination, read_prompts
 from lib.files import read_json, remove, write_json, write_text
 from lib.jsonl import read_jsonl
-from lib.merging import fold, forbidden_runs, questions, shares_words
 from lib.rendering import Renderer
 from lib.target_facts import read_facts
 from lib.tokenizing import training_ratio
+from lib.words import question_words
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class VerifySettings:
     minimum_supervised_share: float = 0.01
     maximum_supervised_share: float = 0.95
     maximum_lost_share: float = 0.5
+    shared_words: int = 13
+    shared_code_tokens: int = 30
     trust_remote_code: bool = False
 
 
@@ -95,7 +98,7 @@ def verify_dataset(
         *_check_rows(stages, stats, advance),
         _check_chain(stages, stats),
         _check_split(stages),
-        _check_evaluation(stages),
+        _check_evaluation(settings, stages),
         _check_shares(settings, stages, stats),
     ]
     _require(checks)
@@ -235,7 +238,7 @@ def _check_split(stages: Stages) -> Check:
     sides: dict[str, str] = {}
     for record in read_jsonl(stages.corpus):
         prompt = next(t["value"] for t in record["conversations"] if t["from"] == "human")
-        for key in (record["id"], fold(prompt)):
+        for key in (record["id"], " ".join(question_words(prompt))):
             if sides.setdefault(key, record["split"]) != record["split"]:
                 problems.append(f"{record['id']} or its question is on both sides")
     for row in rows:
@@ -244,17 +247,17 @@ def _check_split(stages: Stages) -> Check:
     return Check("no conversation is on both sides of the split", problems)
 
 
-def _check_evaluation(stages: Stages) -> Check:
-    forbidden = forbidden_runs(questions(stages.evaluation))
-    problems = [
-        f"{record['id']} shares words with an evaluation prompt"
-        for record in read_jsonl(stages.corpus)
-        if any(
-            shares_words(turn["value"], forbidden)
-            for turn in record["conversations"]
-            if turn["from"] == "human"
-        )
-    ]
+def _check_evaluation(settings: VerifySettings, stages: Stages) -> Check:
+    contamination = Contamination(
+        read_prompts(stages.evaluation), settings.shared_words, settings.shared_code_tokens
+    )
+    problems: list[str] = []
+    for record in read_jsonl(stages.corpus):
+        asked = [turn["value"] for turn in record["conversations"] if turn["from"] == "human"]
+        problems += [
+            f"{record['id']} shares {shared.run!r} with evaluation prompt {shared.prompt}"
+            for shared in contamination.find(asked)
+        ]
     return Check("no evaluation prompt is in the data", problems)
 
 

@@ -19,8 +19,6 @@ from lib.jsonl import (
     count_lines,
     jsonl_writer,
     read_jsonl,
-    read_jsonl_at,
-    read_jsonl_with_offsets,
 )
 
 # Characters that readers and writers of lines are known to get wrong.
@@ -48,18 +46,6 @@ def test_jsonl_round_trip_keeps_every_character(folder, values):
             writer.write(value)
     assert list(read_jsonl(path)) == values
     assert writer.count == count_lines(path) == len(values)
-
-
-@settings(max_examples=30, derandomize=True, deadline=None)
-@given(values=st.lists(VALUES, min_size=1, max_size=5))
-def test_each_line_can_be_read_again_at_its_offset(folder, values):
-    path = folder / "offsets.jsonl"
-    with jsonl_writer(path) as writer:
-        for value in values:
-            writer.write(value)
-    with path.open("rb") as file:
-        for offset, value in reversed(list(read_jsonl_with_offsets(path))):
-            assert read_jsonl_at(file, offset) == value
 
 
 def test_keys_keep_their_order_and_text_is_not_escaped(tmp_path):

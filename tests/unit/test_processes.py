@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.processes import guarded_process
+from lib.processes import guarded_process, in_workers
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -79,7 +79,7 @@ PARENT = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from lib.processes import guarded_process
+from lib.processes import guarded_process, in_workers
 with guarded_process(sys.argv[3:], Path(sys.argv[2]), grace=0.2):
     time.sleep(600)
 """
@@ -121,3 +121,62 @@ def test_a_command_that_does_not_exist_fails_and_says_so(tmp_path):
     with guarded_process([str(tmp_path / "nothing")], tmp_path / "log") as process:
         assert process.wait() != 0
     assert "nothing" in (tmp_path / "log").read_text()
+
+
+def slow_square(number):
+    time.sleep(0.05 * (number % 3))
+    return number * number
+
+
+def fail_at_five(number):
+    if number == 5:
+        raise ValueError("five is no number")
+    return number
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_results_of_workers_come_in_the_order_of_the_items(workers):
+    assert list(in_workers(slow_square, range(12), workers)) == [n * n for n in range(12)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_in_a_worker_arrives_after_the_results_before_it(workers):
+    results = in_workers(fail_at_five, range(100), workers)
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    with pytest.raises(ValueError, match="five is no number"):
+        next(results)
+
+
+def test_few_items_are_taken_before_their_results_are_wanted():
+    taken = []
+    results = in_workers(slow_square, (taken.append(n) or n for n in range(1000)), 2)
+    assert next(results) == 0
+    assert len(taken) < 10
+    results.close()
+
+
+POOL = """
+import pathlib, sys, time
+sys.path[:0] = [{scripts!r}, {tests!r}]
+from lib.processes import in_workers
+from test_processes import leave_id
+
+if __name__ == "__main__":
+    list(in_workers(leave_id, [pathlib.Path(sys.argv[1])] * 4, 2))
+"""
+
+
+def leave_id(folder):
+    (folder / f"child.{os.getpid()}").touch()
+    time.sleep(600)
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    script = tmp_path / "pool.py"
+    script.write_text(POOL.format(scripts=str(SCRIPTS), tests=str(Path(__file__).parent)))
+    parent = subprocess.Popen([sys.executable, str(script), str(tmp_path)], start_new_session=True)
+    workers = wait_for(lambda: len(found := [*tmp_path.glob("child.*")]) == 2 and found)
+    parent.kill()
+    parent.wait()
+    for path in workers:
+        wait_for(lambda path=path: not is_alive(int(path.suffix[1:])))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
@@ -10,7 +11,7 @@ import torch
 from lib.arrow_rows import content_digest, describe_shard, shard_names
 from lib.files import read_json, write_json
 from lib.jsonl import jsonl_writer, read_jsonl
-from lib.merging import MergeSettings, merge_sources
+from lib.merging import Merged, MergeSettings, SourceShare, merge_sources
 from lib.normalizing import NormalizeSettings, normalize_source
 from lib.stamp import require_stamp
 from lib.tokenizing import TokenizeSettings, tokenize_conversations
@@ -26,6 +27,13 @@ EVALUATION = "Please tell me in a few words what makes a good loaf of bread rise
 
 def ignore(steps):
     """Take progress and do nothing with it."""
+
+
+class Ignored:
+    """Takes progress and does nothing with it."""
+
+    def advance(self, steps=1):
+        """Do nothing."""
 
 
 class Run:
@@ -125,13 +133,14 @@ def good(tmp_path_factory, target, render):
         turns = [{"from": "human", "value": EVALUATION}]
         writer.write({"id": "bread", "domain": "chat", "conversations": turns})
     merge_sources(
-        MergeSettings(["one", "two"], validation_share=0.3),
+        MergeSettings((SourceShare("one"), SourceShare("two")), validation_share=0.3),
         [folder / "sources" / "one.jsonl", folder / "sources" / "two.jsonl"],
         run.stages.evaluation,
-        run.stages.corpus,
-        folder / "merged" / "dropped.jsonl",
-        folder / "merged" / "stats.json",
-        ignore,
+        Merged(
+            run.stages.corpus, *(run.stages.merged / n for n in ("dropped.jsonl", "stats.json"))
+        ),
+        workers=1,
+        watch=lambda what, total: nullcontext(Ignored()),
     )
     settings = TokenizeSettings(False, False, seq_length=128)
     tokenize_conversations(settings, run.stages.corpus, render(), run.stages.tokenized, ignore)
@@ -301,7 +310,7 @@ SPLIT = "both sides of the split"
         (on_the_other_side, SPLIT, "two-twin or its question"),
         (row_on_the_other_side, SPLIT, "not on the side of its conversation"),
         (mix_the_sides, SPLIT, "mixed"),
-        (ask_an_evaluation_prompt, "no evaluation prompt", "shares words"),
+        (ask_an_evaluation_prompt, "no evaluation prompt", "with evaluation prompt bread"),
     ],
 )
 def test_damage_is_found_and_named_and_no_stamp_is_written(run, render, damage, check, detail):

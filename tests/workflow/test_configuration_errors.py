@@ -52,6 +52,22 @@ MISTAKES: dict[str, tuple[Change, str]] = {
         "target.hub.revision",
     ),
     "two places of a target": (lambda c: c["target"].update(path="resources/toy_target"), "target"),
+    "quota of nothing": (lambda c: c["sources"][3].update(quota=0), "sources[3].quota"),
+    "weight of one source only": (
+        lambda c: (
+            c["merge"].update(max_samples=9),
+            [s.update(weight=1) for s in c["sources"][1:]],
+        ),
+        "sources[0].weight",
+    ),
+    "weights of no total": (
+        lambda c: [s.update(weight=1) for s in c["sources"]],
+        "merge.max_samples",
+    ),
+    "threshold above one": (
+        lambda c: c["merge"].update(near_duplicates={"threshold": 85}),
+        "merge.near_duplicates.threshold",
+    ),
     "no place of a source": (lambda c: c["sources"][3].pop("files"), "sources[3]"),
     "mask token that ends a turn": (
         lambda c: c["train"].update(mask_token="<|im_end|>"),

@@ -68,6 +68,7 @@ def test_configuration_page_and_stage_picture_are_in_step(project: Project) -> N
             *("--rule-graph", str(graph), "--configuration-page", "config/README.md"),
             *("--readme", str(ROOT / "README.md")),
             *("--sources-page", str(ROOT / "docs/sources.md")),
+            *("--corpus-page", str(ROOT / "docs/corpus.md")),
         ],
         cwd=project.folder,
         capture_output=True,

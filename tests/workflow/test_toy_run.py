@@ -70,6 +70,27 @@ def test_every_raw_row_is_written_or_rejected(finished: Project) -> None:
         assert Counter(entry["reason"] for entry in rejected) == stats["rejected_by_reason"]
 
 
+def test_every_record_is_kept_or_dropped_by_name(finished: Project) -> None:
+    kept = list(read_jsonl(results(finished) / "merged/sharegpt.jsonl"))
+    dropped = list(read_jsonl(results(finished) / "merged/dropped.jsonl"))
+    for path in sorted((results(finished) / "sources").glob("*.stats.json")):
+        stats = json.loads(path.read_text())
+        found = [record for record in [*kept, *dropped] if record["source"] == stats["source"]]
+        assert len(found) == stats["conversations"]
+    present = {record["id"] for record in kept}
+    assert all(entry["winner"] in present for entry in dropped)
+
+
+def test_sources_that_overlap_lose_what_another_has(finished: Project) -> None:
+    """Magicoder's samples repeat tasks of Evol-CodeAlpaca, as the public sets do."""
+    stats = json.loads((results(finished) / "merged/stats.json").read_text())
+    assert stats["overlap"]["magicoder"]["evol_codealpaca"] >= 5
+    assert stats["lost_to"]["magicoder"]["evol_codealpaca"] >= 5
+    kept = read_jsonl(results(finished) / "merged/sharegpt.jsonl")
+    contents = [json.dumps([record["conversations"], record.get("tools")]) for record in kept]
+    assert len(set(contents)) == len(contents)
+
+
 def test_drafter_learned_to_draft_unseen_conversations(finished: Project) -> None:
     training = json.loads((results(finished) / "train.json").read_text())
     assert training["validation_acceptance_length"] >= 3
@@ -157,6 +178,7 @@ AFTER_MERGE = {
         ("tokenize", {"seq_length": 480}, AFTER_MERGE - {"regenerate_responses"}),
         ("responses", {"max_tokens": 96}, AFTER_MERGE),
         ("merge", {"seed": 1}, {"merge_sources", *AFTER_MERGE}),
+        ("merge", {"near_duplicates": None}, {"merge_sources", *AFTER_MERGE}),
         ("evaluate", {"max_tokens": 64}, {"evaluate_drafter", "report"}),
     ],
 )
