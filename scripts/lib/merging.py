@@ -22,7 +22,6 @@ from lib.corpus_index import (
     Hashes,
     IndexSettings,
     Numbers,
-    Question,
     RecordFiles,
     build_index,
     record_files,
@@ -30,7 +29,7 @@ from lib.corpus_index import (
 from lib.files import write_json
 from lib.jsonl import jsonl_writer
 from lib.mixing import allotments, ranks, shares, smallest
-from lib.near_duplicates import Neighbours, similarity
+from lib.near_duplicates import Candidates, similarity, suspects, word_hashes
 
 DROP_REASONS = {
     "contaminated": "it shares a run of words or code tokens with an evaluation prompt, the winner",
@@ -141,11 +140,11 @@ def merge_sources(
             _drop_same(fates, "duplicate_prompt", index.prompt)
         family = index.opening
         if near:
-            similar = _Similar(index, files, near.threshold)
+            texts = _Texts(index, files, near.threshold)
             with watch("near-duplicates", None) as steps:
-                _drop_near_duplicates(fates, similar, steps)
+                _drop_near_duplicates(fates, texts, steps)
             with watch("families", None) as steps:
-                family = _families(fates, similar, steps)
+                family = _families(fates, texts, steps)
         _drop_over_limits(fates, settings)
         validation = shares(family, settings.seed) < settings.validation_share
         with watch("lines", len(index)) as steps:
@@ -233,72 +232,81 @@ def _drop_beginnings(fates: _Fates) -> None:
         fates.drop(own[found], "beginning", winners)
 
 
-class _Similar:
-    """Whether two of the index's texts ask nearly the same, by all their words and tools."""
+class _Texts:
+    """The index's texts by their identities, and whether two of them ask nearly the same."""
 
     def __init__(self, index: CorpusIndex, files: RecordFiles, threshold: float):
-        self._sizes = index.text_words.tolist()
+        self._index = index
+        self._files = files
         self._threshold = threshold
-        self._words: Callable[[int], tuple[frozenset[str], frozenset[str]]]
-        self._words = lru_cache(maxsize=20_000)(lambda text: _sets(files.question(text)))
-        self.index = index
+        self._sets = lru_cache(maxsize=20_000)(self._read_sets)
 
-    def places(self, identities: Hashes) -> Numbers:
-        """Return the places of texts among the index's texts."""
-        return np.asarray(np.searchsorted(self.index.texts, identities), np.int64)
+    def suspects(self, identities: Hashes) -> Numbers:
+        """Return the places of those texts that others of the same texts may be similar to."""
+        return np.flatnonzero(suspects(self._index.keys[self._places(identities)]))
 
-    def degree(self, text: int, other: int) -> float:
-        """Return the similarity of two texts if it reaches the threshold, else 0."""
-        few, many = sorted((self._sizes[text], self._sizes[other]))
-        if few < self._threshold * many:
-            return 0.0
-        words, tools = self._words(text)
-        other_words, other_tools = self._words(other)
-        degree = min(similarity(words, other_words), similarity(tools, other_tools))
+    def candidates(self, identities: Hashes) -> Candidates:
+        """Return what finds, among these texts, those that may be similar."""
+        questions = (self._files.question(text) for text in self._places(identities))
+        return Candidates([word_hashes(question.words) for question in questions], self._threshold)
+
+    def similarity(self, identity: int, other: int) -> float:
+        """Return the similarity of the words, or of the tools if that is smaller.
+
+        It is 0 where it does not reach the threshold.
+        """
+        pairs = zip(self._sets(identity), self._sets(other), strict=True)
+        degree = min(similarity(one, two) for one, two in pairs)
         return degree if degree >= self._threshold else 0.0
 
+    def _places(self, identities: Hashes) -> list[int]:
+        return list(map(int, np.searchsorted(self._index.texts, identities)))
 
-def _sets(question: Question) -> tuple[frozenset[str], frozenset[str]]:
-    return frozenset(question.words), frozenset(question.tools)
+    def _read_sets(self, identity: int) -> tuple[frozenset[str], frozenset[str]]:
+        (place,) = self._places(np.array([identity], np.uint64))
+        question = self._files.question(place)
+        return frozenset(question.words), frozenset(question.tools)
 
 
-def _drop_near_duplicates(fates: _Fates, similar: _Similar, steps: Steps) -> None:
+def _drop_near_duplicates(fates: _Fates, texts: _Texts, steps: Steps) -> None:
     """Of records that ask nearly the same keep the first.
 
     Each different text is compared with those that stayed, in the order in which they win.
     """
-    _drop_same(fates, "near_duplicate", similar.index.questions)
+    questions = fates.index.questions
+    _drop_same(fates, "near_duplicate", questions)
     for record in np.flatnonzero(fates.reason == _REASONS.index("near_duplicate")).tolist():
         fates.detail[record] = _similarity_detail(1.0)
     kept = fates.kept()
-    neighbours = Neighbours(similar.index.keys[similar.places(similar.index.questions[kept])])
-    texts = similar.places(similar.index.questions[kept]).tolist()
-    for place in neighbours.texts():
+    suspicious = kept[texts.suspects(questions[kept])].tolist()
+    candidates = texts.candidates(questions[suspicious])
+    identities = questions[suspicious].tolist()
+    for place, record in enumerate(suspicious):
         steps.advance()
-        for other in neighbours.of(place):
-            if degree := similar.degree(texts[place], texts[other]):
-                record = int(kept[place])
-                fates.drop([record], "near_duplicate", kept[other])
+        for other in candidates.of(place):
+            if degree := texts.similarity(identities[place], identities[other]):
+                fates.drop([record], "near_duplicate", suspicious[other])
                 fates.detail[record] = _similarity_detail(degree)
                 break
         else:
-            neighbours.enter(place)
+            candidates.enter(place)
 
 
 def _similarity_detail(degree: float) -> str:
     return f"similarity {degree:.3f}"
 
 
-def _families(fates: _Fates, similar: _Similar, steps: Steps) -> Hashes:
+def _families(fates: _Fates, texts: _Texts, steps: Steps) -> Hashes:
     """Return for each record an identity that all with a near-same first question share.
 
     A family is what chains of near-same questions connect; its identity is its smallest one.
     """
-    openings = similar.index.opening
+    openings = fates.index.opening
     different = np.unique(openings[fates.kept()])
-    texts = similar.places(different).tolist()
-    neighbours = Neighbours(similar.index.keys[texts])
-    parent = list(range(len(different)))
+    suspicious = different[texts.suspects(different)]
+    candidates = texts.candidates(suspicious)
+    identities = suspicious.tolist()
+    parent = list(range(len(identities)))
 
     def head(place: int) -> int:
         while parent[place] != place:
@@ -306,17 +314,17 @@ def _families(fates: _Fates, similar: _Similar, steps: Steps) -> Hashes:
             place = parent[place]
         return place
 
-    for place in neighbours.texts():
+    for place in range(len(identities)):
         steps.advance()
-        for other in neighbours.of(place):
+        for other in candidates.of(place):
             one, two = head(place), head(other)
-            if one != two and similar.degree(texts[place], texts[other]):
+            if one != two and texts.similarity(identities[place], identities[other]):
                 parent[max(one, two)] = min(one, two)
-        neighbours.enter(place)
-    heads = np.array([head(place) for place in range(len(different))], np.int64)
+        candidates.enter(place)
+    heads = {identity: identities[head(place)] for place, identity in enumerate(identities)}
     result = openings.copy()
-    kept = fates.kept()
-    result[kept] = different[heads[np.searchsorted(different, openings[kept])]]
+    for record in np.flatnonzero(np.isin(openings, suspicious)).tolist():
+        result[record] = heads[int(openings[record])]
     return result
 
 
