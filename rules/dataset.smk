@@ -62,7 +62,7 @@ rule tokenize_conversations:
         "<benchmarks>/tokenize_conversations.tsv"
     conda:
         "../envs/training.yaml"
-    threads: 2
+    threads: 8
     resources:
         mem_mb=4000,
         runtime=240,
@@ -75,6 +75,8 @@ rule tokenize_conversations:
         " --corpus {input.corpus:q}"
         " --weights {input.weights:q}"
         " --stats {output.stats:q}"
+        " --cache cache/token_rows"
+        " --workers {threads}"
         " --log {log:q}"
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from lib.console import stage
 from lib.jsonl import count_lines
-from lib.rendering import Renderer, ThinkingMode
 from lib.settings import read_settings
-from lib.tokenizing import TokenizeSettings, tokenize_conversations
+from lib.tokenizing import Job, TokenizeSettings, tokenize_conversations
 
 
 def main() -> None:
@@ -19,19 +18,24 @@ def main() -> None:
     parser.add_argument(
         "--stats", type=Path, required=True, help="counts to write; the data set goes beside them"
     )
+    parser.add_argument("--cache", type=Path, required=True, help="folder of rows made before")
+    parser.add_argument("--workers", type=int, default=1, help="processes that tokenize")
+    parser.add_argument(
+        "--patience", type=float, default=1800, help="seconds that 4 MB of records may take"
+    )
     parser.add_argument("--log", type=Path, required=True, help="log file")
     args = parser.parse_args()
     with stage("tokenize_conversations", args.log) as current:
         settings = read_settings(TokenizeSettings, args.settings)
-        mode = ThinkingMode(settings.thinking, settings.preserve_thinking)
-        renderer = Renderer(args.weights.parent, mode, settings.trust_remote_code)
+        job = Job(settings, args.weights.parent, args.cache)
         with current.progress("conversations", count_lines(args.corpus)) as progress:
-            stats = tokenize_conversations(
-                settings, args.corpus, renderer, args.stats.parent, progress.advance
+            stats, reused = tokenize_conversations(
+                job, args.corpus, args.stats.parent, args.workers, args.patience, progress.advance
             )
         current.result(
             f"{stats['rows']} rows, {stats['tokens']} tokens, "
-            f"{stats['supervised_tokens']} supervised, {stats['turns_lost']} turns lost"
+            f"{stats['supervised_tokens']} supervised, {stats['turns_lost']} turns lost, "
+            f"{reused} of {stats['conversations_in']} conversations as before"
         )
 
 

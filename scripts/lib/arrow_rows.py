@@ -6,12 +6,15 @@ Shards are written as a stream, and every byte follows from the rows: the finger
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from datasets import DatasetInfo, Features, List, Value
+from numpy.typing import NDArray
 
 from lib.files import read_json, sha256_of_file, write_json
 from lib.token_rows import TokenRow
@@ -19,73 +22,115 @@ from lib.token_rows import TokenRow
 SHARD_BYTES = 256 << 20
 """A shard is closed when its rows are this large; far below Arrow's 2 GiB offsets."""
 
-_BATCH_ROWS = 256
-
 FEATURES = Features(
     {
-        "input_ids": List(Value("int64")),
-        "loss_mask": List(Value("int64")),
-        "seq_len": Value("int64"),
+        "input_ids": List(Value("int32")),
+        "loss_mask": List(Value("uint8")),
+        "seq_len": Value("int32"),
     }
 )
+"""The smallest types that hold every vocabulary; datasets gives them to torch as int64. A token
+takes 5 bytes, where int64 would take 16."""
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Several rows one after the other.
+
+    Attributes:
+        ids: token ids of all rows, int32.
+        mask: 1 where the target generates the token, uint8, as long as `ids`.
+        lengths: tokens of each row, int32.
+    """
+
+    ids: NDArray[np.int32]
+    mask: NDArray[np.uint8]
+    lengths: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, rows: Sequence[TokenRow]) -> "RowBatch":
+        """Return the batch of some rows."""
+        lengths = np.array([len(row.ids) for row in rows], np.int32)
+        ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(row.ids) for row in rows)])
+        mask = np.zeros(len(ids), np.uint8)
+        for row, start in zip(rows, np.cumsum(lengths) - lengths, strict=True):
+            for first, end in row.spans:
+                mask[start + first : start + end] = 1
+        return cls(ids.astype(np.int32), mask, lengths)
 
 
 class ArrowWriter:
-    """Writes token rows into shards of a folder, then the files that name them."""
+    """Writes token rows into shards of a folder, then the files that name them.
 
-    def __init__(self, folder: Path):
+    Rows of the splits may come in any order; those of the first split stand first.
+
+    Attributes:
+        shards: `{"name", "rows", "size", "sha256"}` of each shard in order, once all is written.
+    """
+
+    def __init__(self, folder: Path, splits: Sequence[str]):
         self._folder = folder
-        self._schema = FEATURES.arrow_schema
-        self._paths: list[Path] = []
-        self._stream: Any = None
-        self._rows: list[TokenRow] = []
-        self._bytes = 0
+        self._splits = {split: _Shards(folder / split) for split in splits}
+        self.shards: list[dict[str, Any]] = []
 
-    def write(self, row: TokenRow) -> None:
-        """Append one row."""
-        self._rows.append(row)
-        self._bytes += 16 * len(row.ids)
-        if len(self._rows) == _BATCH_ROWS:
-            self._flush()
-            if self._bytes >= SHARD_BYTES:
-                self._close_shard()
+    def __enter__(self) -> "ArrowWriter":
+        return self
 
-    def close(self) -> list[dict[str, Any]]:
-        """Finish the data set.
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        for shards in self._splits.values():
+            shards.close()
+        if kind is None:
+            self._finish()
 
-        Returns:
-            `{"name", "rows", "size", "sha256"}` of each shard, in order.
-        """
-        self._flush()
-        self._close_shard()
-        shards = []
-        for number, path in enumerate(self._paths):
-            name = f"data-{number:05d}-of-{len(self._paths):05d}.arrow"
+    def write(self, split: str, batch: RowBatch) -> None:
+        """Append rows to a split."""
+        if len(batch.lengths):
+            self._splits[split].write(batch)
+
+    def _finish(self) -> None:
+        paths = [path for shards in self._splits.values() for path in shards.paths]
+        for number, path in enumerate(paths):
+            name = f"data-{number:05d}-of-{len(paths):05d}.arrow"
             path.rename(self._folder / name)
-            shards.append(describe_shard(self._folder / name))
-        _write_descriptions(self._folder, shards)
-        return shards
+            self.shards.append(describe_shard(self._folder / name))
+        _write_descriptions(self._folder, self.shards)
 
-    def _flush(self) -> None:
-        if not self._rows:
-            return
+
+class _Shards:
+    """A stream of record batches, cut into files."""
+
+    def __init__(self, prefix: Path):
+        self._prefix = prefix
+        self._stream: Any = None
+        self._bytes = 0
+        self.paths: list[Path] = []
+
+    def write(self, batch: RowBatch) -> None:
+        record_batch = _record_batch(batch)
         if self._stream is None:
-            path = self._folder / f"shard-{len(self._paths):05d}.arrow"
-            self._paths.append(path)
-            self._stream = pa.ipc.new_stream(str(path), self._schema)
-        columns = {
-            "input_ids": [row.ids for row in self._rows],
-            "loss_mask": [row.mask for row in self._rows],
-            "seq_len": [len(row.ids) for row in self._rows],
-        }
-        self._stream.write_batch(pa.RecordBatch.from_pydict(columns, schema=self._schema))
-        self._rows = []
+            path = self._prefix.with_name(f"{self._prefix.name}-{len(self.paths):05d}.arrow")
+            self.paths.append(path)
+            self._stream = pa.ipc.new_stream(str(path), record_batch.schema)
+        self._stream.write_batch(record_batch)
+        self._bytes += record_batch.nbytes
+        if self._bytes >= SHARD_BYTES:
+            self.close()
 
-    def _close_shard(self) -> None:
+    def close(self) -> None:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
             self._bytes = 0
+
+
+def _record_batch(batch: RowBatch) -> pa.RecordBatch:
+    offsets = pa.array(np.concatenate(([0], np.cumsum(batch.lengths))), pa.int32())
+    columns = [
+        pa.ListArray.from_arrays(offsets, pa.array(batch.ids)),
+        pa.ListArray.from_arrays(offsets, pa.array(batch.mask)),
+        pa.array(batch.lengths),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=FEATURES.arrow_schema)
 
 
 def describe_shard(path: Path) -> dict[str, Any]:
@@ -109,6 +154,14 @@ def content_digest(shards: list[dict[str, Any]]) -> str:
 def shard_names(folder: Path) -> list[str]:
     """Return the names of the shards that `state.json` lists, in order."""
     return [entry["filename"] for entry in read_json(folder / "state.json")["_data_files"]]
+
+
+def read_batches(path: Path) -> Iterator[RowBatch]:
+    """Yield the rows of a shard, batch by batch, without copying them."""
+    with pa.memory_map(str(path)) as source:
+        for batch in pa.ipc.open_stream(source):
+            ids, masks, lengths = (batch.column(name) for name in FEATURES)
+            yield RowBatch(ids.flatten().to_numpy(), masks.flatten().to_numpy(), lengths.to_numpy())
 
 
 def read_token_rows(folder: Path) -> Iterator[tuple[list[int], list[int], int]]:

@@ -21,11 +21,9 @@ from xxhash import xxh3_64, xxh3_64_intdigest
 from lib.contamination import Contamination, EvaluationPrompt, SharedRun
 from lib.conversation import Conversation, from_line
 from lib.near_duplicates import BandKeys, Bands
+from lib.pieces import Piece, pieces, read_piece
 from lib.processes import in_workers
 from lib.words import question_words, with_single_spaces
-
-_PIECE = 4 << 20
-"""Bytes of records that a process reads at a time."""
 
 Numbers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
@@ -110,16 +108,6 @@ class CorpusIndex:
         return len(self.source)
 
 
-@dataclass(frozen=True)
-class _Piece:
-    """Whole lines of a file."""
-
-    source: int
-    path: Path
-    start: int
-    end: int
-
-
 def build_index(
     paths: Sequence[Path],
     settings: IndexSettings,
@@ -135,9 +123,9 @@ def build_index(
     Raises:
         ValueError: a line is no record; names the file and the byte where it starts.
     """
-    pieces = [piece for source, path in enumerate(paths) for piece in _pieces(source, path)]
+    todo = [(source, piece) for source, path in enumerate(paths) for piece in pieces(path)]
     parts = []
-    for part in in_workers(partial(_index, settings), pieces, min(workers, max(1, len(pieces)))):
+    for part in in_workers(partial(_index, settings), todo, min(workers, max(1, len(todo)))):
         advance(len(part))
         parts.append(part)
     return _in_order(_joined([_index_of([], 0, settings), *parts]))
@@ -190,37 +178,16 @@ def record_files(paths: Sequence[Path], index: CorpusIndex) -> Iterator[RecordFi
         yield RecordFiles([file.fileno() for file in files], index)
 
 
-def _pieces(source: int, path: Path) -> Iterator[_Piece]:
-    size = path.stat().st_size
-    start = 0
-    with path.open("rb") as file:
-        while start < size:
-            file.seek(min(start + _PIECE, size))
-            file.readline()
-            end = file.tell()
-            yield _Piece(source, path, start, end)
-            start = end
-
-
 @lru_cache(maxsize=1)
 def _contamination(settings: IndexSettings) -> Contamination:
     """Prepared once a process, not once a piece."""
     return Contamination(settings.prompts, settings.shared_words, settings.shared_code_tokens)
 
 
-def _index(settings: IndexSettings, piece: _Piece) -> CorpusIndex:
-    """Return the index of a piece, in the order of its lines."""
-    records = []
-    offset = piece.start
-    with piece.path.open("rb") as file:
-        file.seek(piece.start)
-        for line in file.read(piece.end - piece.start).splitlines(keepends=True):
-            try:
-                records.append((from_line(line), offset, len(line)))
-            except ValueError as error:
-                raise ValueError(f"{piece.path}: the line at byte {offset}: {error}") from error
-            offset += len(line)
-    return _index_of(records, piece.source, settings)
+def _index(settings: IndexSettings, todo: tuple[int, Piece]) -> CorpusIndex:
+    """Return the index of a piece of a source, in the order of its lines."""
+    source, piece = todo
+    return _index_of(list(read_piece(piece)), source, settings)
 
 
 def _index_of(

@@ -29,7 +29,7 @@ from lib.corpus_index import (
 from lib.files import write_json
 from lib.jsonl import jsonl_writer
 from lib.mixing import allotments, ranks, shares, smallest
-from lib.near_duplicates import Candidates, similarity, suspects, word_hashes
+from lib.near_duplicates import Candidates, Suspects, find_suspects, similarity, word_hashes
 
 DROP_REASONS = {
     "contaminated": "it shares a run of words or code tokens with an evaluation prompt, the winner",
@@ -241,14 +241,15 @@ class _Texts:
         self._threshold = threshold
         self._sets = lru_cache(maxsize=20_000)(self._read_sets)
 
-    def suspects(self, identities: Hashes) -> Numbers:
-        """Return the places of those texts that others of the same texts may be similar to."""
-        return np.flatnonzero(suspects(self._index.keys[self._places(identities)]))
+    def suspects(self, identities: Hashes) -> Suspects:
+        """Return those texts that others of the same texts may be similar to."""
+        return find_suspects(self._index.keys[self._places(identities)])
 
-    def candidates(self, identities: Hashes) -> Candidates:
-        """Return what finds, among these texts, those that may be similar."""
-        questions = (self._files.question(text) for text in self._places(identities))
-        return Candidates([word_hashes(question.words) for question in questions], self._threshold)
+    def candidates(self, suspects: Suspects, identities: Hashes) -> Candidates:
+        """Return what finds, among the suspects of these texts, those that may be similar."""
+        places = self._places(identities[suspects.places])
+        words = [word_hashes(self._files.question(place).words) for place in places]
+        return Candidates(suspects, words, self._threshold)
 
     def similarity(self, identity: int, other: int) -> float:
         """Return the similarity of the words, or of the tools if that is smaller.
@@ -278,8 +279,9 @@ def _drop_near_duplicates(fates: _Fates, texts: _Texts, steps: Steps) -> None:
     for record in np.flatnonzero(fates.reason == _REASONS.index("near_duplicate")).tolist():
         fates.detail[record] = _similarity_detail(1.0)
     kept = fates.kept()
-    suspicious = kept[texts.suspects(questions[kept])].tolist()
-    candidates = texts.candidates(questions[suspicious])
+    suspects = texts.suspects(questions[kept])
+    candidates = texts.candidates(suspects, questions[kept])
+    suspicious = kept[suspects.places].tolist()
     identities = questions[suspicious].tolist()
     for place, record in enumerate(suspicious):
         steps.advance()
@@ -303,8 +305,9 @@ def _families(fates: _Fates, texts: _Texts, steps: Steps) -> Hashes:
     """
     openings = fates.index.opening
     different = np.unique(openings[fates.kept()])
-    suspicious = different[texts.suspects(different)]
-    candidates = texts.candidates(suspicious)
+    suspects = texts.suspects(different)
+    candidates = texts.candidates(suspects, different)
+    suspicious = different[suspects.places]
     identities = suspicious.tolist()
     parent = list(range(len(identities)))
 

@@ -13,6 +13,7 @@ texts; here a band of a text is four bytes.
 
 import math
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,9 @@ BandKeys = NDArray[np.uint32]
 """One row a text, one column a band; texts with equal keys in a column are suspects."""
 
 WordHashes = NDArray[np.uint32]
+
+_FEW = 32
+"""Entries of shared bands up to which looking at rare words does not pay."""
 
 _FREQUENCY_BITS = 22
 """Bits of a word's hash by which its frequency is counted: 16 MB for any number of words."""
@@ -76,59 +80,116 @@ def similarity(words: frozenset[str], others: frozenset[str]) -> float:
     return both / (len(words) + len(others) - both) if words or others else 1.0
 
 
-def suspects(keys: BandKeys) -> NDArray[np.bool_]:
-    """Mark the texts that agree with another one in at least one band."""
-    found = np.zeros(len(keys), np.bool_)
+@dataclass(frozen=True)
+class Suspects:
+    """The texts that agree with another one in at least one band.
+
+    Attributes:
+        places: where they are among the texts, rising.
+        owner: numbers of suspects, rising, one entry for each band that it shares.
+        band: what identifies that band and its content.
+    """
+
+    places: NDArray[np.int64]
+    owner: NDArray[np.int64]
+    band: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def find_suspects(keys: BandKeys) -> Suspects:
+    """Return the suspects among texts with these keys."""
+    texts, bands = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    count = 0
     for column in keys.T:
-        order = np.argsort(column, kind="stable")
-        same = np.flatnonzero(np.diff(column[order]) == 0)
-        found[order[same]] = found[order[same + 1]] = True
-    return found
+        order = np.argsort(column)
+        borders = np.flatnonzero(np.diff(column[order])) + 1
+        sizes = np.diff(np.concatenate(([0], borders, [len(order)])))
+        shared = np.repeat(sizes > 1, sizes)
+        texts.append(order[shared])
+        bands.append(np.repeat(np.arange(len(sizes)), sizes)[shared] + count)
+        count += len(sizes)
+    text, band = np.concatenate(texts), np.concatenate(bands)
+    order = np.argsort(text, kind="stable")
+    places, owner = np.unique(text[order], return_inverse=True)
+    return Suspects(places, owner, band[order])
 
 
 class Candidates:
-    """Those texts, entered so far, that may be similar to a text that comes after them.
+    """Those suspects, entered so far, that may be similar to one that comes after them.
 
     Args:
-        texts: hashes of the different words of each text.
+        suspects: what shares which bands.
+        words: hashes of the different words of each suspect.
         threshold: of the similarity.
     """
 
-    def __init__(self, texts: Sequence[WordHashes], threshold: float):
+    def __init__(self, suspects: Suspects, words: Sequence[WordHashes], threshold: float):
         self._threshold = threshold
-        self._sizes = np.fromiter(map(len, texts), np.int64, len(texts))
-        self._entered = np.zeros(len(texts), np.bool_)
-        rarest = list(_rarest(texts, threshold))
+        self._sizes = np.fromiter(map(len, words), np.int64, len(words))
+        self._entered = np.zeros(len(words), np.bool_)
+        self._by_band = _Earlier(suspects.owner, suspects.band, len(words))
+        rarest = list(_rarest(words, threshold))
         counts = np.fromiter(map(len, rarest), np.int64, len(rarest))
-        self._first = np.concatenate(([0], np.cumsum(counts)))
-        words = np.concatenate([np.zeros(0, np.uint32), *rarest])
-        owners = np.repeat(np.arange(len(texts)), counts)
-        order = np.argsort(words, kind="stable")  # by word, the texts of a word in their order
-        self._text = owners[order]
-        self._position = (np.arange(len(words)) - self._first[owners])[order]
-        self._end = np.empty_like(order)  # where the earlier texts with the same word end
-        self._end[order] = np.arange(len(order))
-        self._start = np.searchsorted(words[order], words)
+        owner = np.repeat(np.arange(len(words)), counts)
+        self._position = np.arange(len(owner)) - np.repeat(np.cumsum(counts) - counts, counts)
+        rare = np.concatenate([np.zeros(0, np.uint32), *rarest]).astype(np.int64)
+        self._by_word = _Earlier(owner, rare, len(words))
 
-    def of(self, text: int) -> list[int]:
-        """Return the entered texts before this one that may be similar, in order."""
-        own = slice(self._first[text], self._first[text + 1])
-        starts, counts = self._start[own], self._end[own] - self._start[own]
-        if not counts.any():
-            return []
-        shifts = starts - np.concatenate(([0], np.cumsum(counts)[:-1]))
-        places = np.repeat(shifts, counts) + np.arange(counts.sum())
-        others, size = self._text[places], self._sizes[text]
-        behind = size - np.repeat(np.arange(len(counts)), counts)
-        behind = np.minimum(behind, self._sizes[others] - self._position[places])
-        # in common / in either >= threshold, with what is behind the word as the most in common
-        needed = self._threshold * (size + self._sizes[others])
-        enough = behind * (1 + self._threshold) >= needed - 1e-6
+    def of(self, suspect: int) -> list[int]:
+        """Return the entered suspects before this one that may be similar, in order.
+
+        They share a band or, where bands have many members, enough rare words.
+        """
+        if self._by_band.count(suspect) <= _FEW:
+            _, entries = self._by_band.entries(suspect)
+            others = self._by_band.owner[entries]
+            common = np.minimum(self._sizes[suspect], self._sizes[others])
+        else:
+            own, entries = self._by_word.entries(suspect)
+            others = self._by_word.owner[entries]
+            # this word is in both; more can only be behind it
+            common = np.minimum(
+                self._sizes[suspect] - self._position[own],
+                self._sizes[others] - self._position[entries],
+            )
+        # in common / in either >= threshold
+        needed = self._threshold * (self._sizes[suspect] + self._sizes[others])
+        enough = common * (1 + self._threshold) >= needed - 1e-6
         return list(map(int, np.unique(others[enough & self._entered[others]])))
 
-    def enter(self, text: int) -> None:
-        """Make a text a candidate for those that follow."""
-        self._entered[text] = True
+    def enter(self, suspect: int) -> None:
+        """Make a suspect a candidate for those that follow."""
+        self._entered[suspect] = True
+
+
+class _Earlier:
+    """For each owner of features the entries of earlier owners with the same features."""
+
+    def __init__(self, owner: NDArray[np.int64], feature: NDArray[np.int64], owners: int):
+        self.owner = owner
+        self._first = np.searchsorted(owner, np.arange(owners + 1))
+        self._order = np.argsort(feature, kind="stable")
+        by_feature = feature[self._order]
+        self._start = np.searchsorted(by_feature, feature)
+        end = np.empty_like(self._order)
+        end[self._order] = np.arange(len(end))
+        self._counts = end - self._start
+        self._totals = np.concatenate(([0], np.cumsum(self._counts)))
+
+    def count(self, owner: int) -> int:
+        """Return the number of entries that `entries` gives."""
+        return int(self._totals[self._first[owner + 1]] - self._totals[self._first[owner]])
+
+    def entries(self, owner: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return pairs of an entry of the owner and one of an earlier owner."""
+        first, last = self._first[owner], self._first[owner + 1]
+        counts = self._counts[first:last]
+        own = np.repeat(np.arange(first, last), counts)
+        shifts = self._start[first:last] - (np.cumsum(counts) - counts)
+        places = np.repeat(shifts, counts) + np.arange(len(own))
+        return own, self._order[places]
 
 
 def _rarest(texts: Sequence[WordHashes], threshold: float) -> Iterator[WordHashes]:

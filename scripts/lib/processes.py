@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -52,29 +52,52 @@ def guarded_process(
 
 
 def in_workers(
-    work: Callable[[Item], Result], items: Iterable[Item], workers: int
+    work: Callable[[Item], Result],
+    items: Iterable[Item],
+    workers: int,
+    patience: float | None = None,
 ) -> Iterator[Result]:
     """Yield `work(item)` for each item, in the order of the items, from `workers` processes.
 
     Few items are under way at a time, so neither items nor results pile up. With one worker the
     work is done here. `work` must be importable by name, as for any pool of processes.
+
+    Args:
+        patience: seconds to wait for a result, for ever if None.
+
+    Raises:
+        TimeoutError: there was no result in time; names the item.
+        OSError: a worker was killed, as it is where memory runs out.
     """
     if workers == 1:
         yield from map(work, items)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, initializer=_end_with_parent) as pool:
-        under_way: deque[Future[Result]] = deque()
+        under_way: deque[tuple[Item, Future[Result]]] = deque()
         try:
             for item in items:
-                under_way.append(pool.submit(work, item))
+                under_way.append((item, pool.submit(work, item)))
                 if len(under_way) > 2 * workers:
-                    yield under_way.popleft().result()
+                    yield _result(*under_way.popleft(), patience)
             while under_way:
-                yield under_way.popleft().result()
+                yield _result(*under_way.popleft(), patience)
         finally:
-            for future in under_way:
+            for _, future in under_way:
                 future.cancel()
+
+
+def _result(item: Item, future: "Future[Result]", patience: float | None) -> Result:
+    try:
+        return future.result(patience)
+    except TimeoutError as error:
+        if not future.done():
+            for worker in multiprocessing.active_children():
+                worker.kill()
+            raise TimeoutError(f"no result within {patience:.0f} s for {item}") from error
+        raise
+    except BrokenExecutor as error:
+        raise OSError("a worker process was killed; is there enough memory?") from error
 
 
 def _end_with_parent() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from transformers import AutoTokenizer, GenerationConfig
 
 from lib.conversation import Turn, to_messages
+from lib.encoding import TokenizerEncoder
 
 
 @dataclass(frozen=True)
@@ -63,29 +64,41 @@ class Renderer:
 
     def prompt(self, history: Sequence[Turn], tools: str) -> str:
         """Return the text that the target answers: the history and its generation prompt."""
-        return self._render(history, tools, add_generation_prompt=True)
+        return self.render(self.messages(history), tool_list(tools), add_generation_prompt=True)
 
     def conversation(self, turns: Sequence[Turn], tools: str) -> str:
         """Return the text of finished turns, without a generation prompt."""
-        return self._render(turns, tools, add_generation_prompt=False)
+        return self.render(self.messages(turns), tool_list(tools), add_generation_prompt=False)
 
     def encode(self, text: str) -> list[int]:
         """Return the token ids of rendered text."""
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
+        return TokenizerEncoder(self.tokenizer).encode(text)
 
-    def _render(self, turns: Sequence[Turn], tools: str, *, add_generation_prompt: bool) -> str:
-        """Render; with thinking off, reasoning is left out, since the target would not say it.
+    def messages(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
+        """Return turns as the template expects them.
 
-        Raises:
-            RenderError: the template refuses the turns; holds its message.
+        With thinking off, reasoning is left out, since the target would not say it.
         """
         if not self.mode.thinking:
             turns = [_without_reasoning(turn) for turn in turns]
+        return to_messages(tuple(turns))
+
+    def render(
+        self,
+        messages: Sequence[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        *,
+        add_generation_prompt: bool,
+    ) -> str:
+        """Return what the chat template makes of messages.
+
+        Raises:
+            RenderError: the template refuses them; holds its message.
+        """
         try:
             text: str = self.tokenizer.apply_chat_template(
-                to_messages(tuple(turns)),
-                tools=json.loads(tools) if tools else None,
+                messages,
+                tools=tools,
                 tokenize=False,
                 add_generation_prompt=add_generation_prompt,
                 enable_thinking=self.mode.thinking,
@@ -94,6 +107,11 @@ class Renderer:
         except Exception as error:
             raise RenderError(f"{type(error).__name__}: {error}") from error
         return text
+
+
+def tool_list(tools: str) -> list[dict[str, Any]] | None:
+    """Return the tools of a conversation as the template expects them."""
+    return json.loads(tools) if tools else None
 
 
 def _without_reasoning(turn: Turn) -> Turn:

@@ -5,12 +5,16 @@ mask is 1 exactly on the tokens that the target itself generates, through its en
 Rows of a conversation where one is the beginning of the next become one row.
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from lib.conversation import Conversation, json_without_escapes
-from lib.rendering import Renderer, RenderError
+from lib.encoding import Encoder
+from lib.rendering import Renderer, RenderError, tool_list
 
 ROW_REASONS = {
     "special_token": "text of the conversation holds a special token of the target's tokenizer",
@@ -31,13 +35,21 @@ class TokenRow:
 
     Attributes:
         ids: token ids, shape [length].
-        mask: 1 where the target generates the token, else 0; shape [length].
-        turns: positions of the supervised turns in the conversation.
+        spans: where the target generates the tokens: first and one past the last of each stretch.
+        turns: positions of the supervised turns in the conversation, one a stretch.
     """
 
-    ids: tuple[int, ...]
-    mask: tuple[int, ...]
+    ids: Sequence[int]
+    spans: tuple[tuple[int, int], ...]
     turns: tuple[int, ...]
+
+    @property
+    def mask(self) -> tuple[int, ...]:
+        """1 where the target generates the token, else 0; shape [length]."""
+        mask = bytearray(len(self.ids))
+        for start, end in self.spans:
+            mask[start:end] = b"\x01" * (end - start)
+        return tuple(mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,82 +66,114 @@ class Tokenized:
     reasoning_left_out: int
 
 
-def tokenize(
-    conversation: Conversation, renderer: Renderer, seq_length: int, minimum_supervised: int
-) -> Tokenized:
-    """Turn a conversation into token rows.
+@dataclass(frozen=True, slots=True)
+class RowLimits:
+    """Longest row and fewest supervised tokens of a turn."""
 
-    Every turn of the target gives a supervised stretch of one row, or is counted as lost.
-
-    Args:
-        seq_length: longest row, in tokens.
-        minimum_supervised: fewest supervised tokens of a turn.
-    """
-    answers = [n for n, turn in enumerate(conversation.turns) if turn.role == "gpt"]
-    if _has_special_token(conversation, renderer.special_tokens):
-        return Tokenized((), Counter({"special_token": len(answers)}), 0)
-    rows: list[TokenRow] = []
-    lost: Counter[str] = Counter()
-    left_out = 0
-    for position in answers:
-        row = _row(conversation, position, renderer, seq_length, minimum_supervised)
-        if isinstance(row, str):
-            lost[row] += 1
-            continue
-        left_out += bool(conversation.turns[position].reasoning and not renderer.mode.thinking)
-        if rows and row.ids[: len(rows[-1].ids)] == rows[-1].ids:
-            rows[-1] = _merged(rows[-1], row)
-        else:
-            rows.append(row)
-    return Tokenized(tuple(rows), lost, left_out)
+    seq_length: int
+    minimum_supervised: int = 1
 
 
-def _row(
-    conversation: Conversation,
-    position: int,
-    renderer: Renderer,
-    seq_length: int,
-    minimum_supervised: int,
-) -> TokenRow | str:
-    """Return the row of one turn, or the reason why there is none."""
-    turns, tools = conversation.turns, conversation.tools
-    if renderer.mode.thinking and not turns[position].reasoning:
-        return "no_reasoning"
-    try:
-        prompt = renderer.encode(renderer.prompt(turns[:position], tools))
-        ids = renderer.encode(renderer.conversation(turns[: position + 1], tools))
-    except RenderError:
-        return "unrenderable"
-    if len(prompt) >= seq_length:
-        return "context_too_long"
-    if len(ids) > seq_length:
-        return "answer_too_long"
-    if ids[: len(prompt)] != prompt:
-        return "prompt_not_prefix"
-    end = _end_of_turn(ids, len(prompt), renderer.end_of_turn_ids)
-    if end is None:
-        return "no_end_of_turn"
-    supervised = end + 1 - len(prompt)
-    if supervised < minimum_supervised:
-        return "too_few_supervised"
-    mask = [0] * len(prompt) + [1] * supervised + [0] * (len(ids) - end - 1)
-    return TokenRow(tuple(ids), tuple(mask), (position,))
+class RowMaker:
+    """Turns conversations into token rows for one target, with one encoder."""
+
+    def __init__(self, renderer: Renderer, encoder: Encoder, limits: RowLimits):
+        self._renderer = renderer
+        self._encoder = encoder
+        self._limits = limits
+        self._special_token = re.compile(
+            "|".join(map(re.escape, renderer.special_tokens)) or r"(?!)"
+        )
+
+    def rows(self, conversation: Conversation) -> Tokenized:
+        """Return the rows of a conversation.
+
+        Every turn of the target gives a supervised stretch of one row, or is counted as lost.
+        """
+        turns = conversation.turns
+        answers = [n for n, turn in enumerate(turns) if turn.role == "gpt"]
+        if any(self._special_token.search(text) for text in _texts(conversation)):
+            return Tokenized((), Counter({"special_token": len(answers)}), 0)
+        messages = self._renderer.messages(turns)
+        tools = tool_list(conversation.tools)
+        thinking = self._renderer.mode.thinking
+        rows: list[TokenRow] = []
+        lost: Counter[str] = Counter()
+        left_out = 0
+        for position in answers:
+            if thinking and not turns[position].reasoning:
+                lost["no_reasoning"] += 1
+                continue
+            row = self._row(messages, tools, position)
+            if isinstance(row, str):
+                lost[row] += 1
+                continue
+            left_out += bool(turns[position].reasoning and not thinking)
+            if rows and row.ids[: len(rows[-1].ids)] == rows[-1].ids:
+                spans, merged = rows[-1].spans + row.spans, rows[-1].turns + row.turns
+                rows[-1] = TokenRow(row.ids, spans, merged)
+            else:
+                rows.append(row)
+        return Tokenized(tuple(rows), lost, left_out)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a rendered text, as in the rows."""
+        return self._encoder.encode(text)
+
+    def texts(self, conversation: Conversation) -> Iterator[str]:
+        """Yield the texts that are encoded for a conversation."""
+        messages = self._renderer.messages(conversation.turns)
+        tools = tool_list(conversation.tools)
+        for position, turn in enumerate(conversation.turns):
+            if turn.role == "gpt":
+                with suppress(RenderError):
+                    yield from self._rendered(messages, tools, position)
+
+    def _row(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, position: int
+    ) -> TokenRow | str:
+        """Return the row of one turn, or the reason why there is none."""
+        try:
+            prompt_text, text = self._rendered(messages, tools, position)
+        except RenderError:
+            return "unrenderable"
+        prompt = self._encoder.encode(prompt_text)
+        if len(prompt) >= self._limits.seq_length:
+            return "context_too_long"
+        ids = self._encoder.encode(text)
+        if len(ids) > self._limits.seq_length:
+            return "answer_too_long"
+        start = len(prompt)
+        if ids[:start] != prompt:
+            return "prompt_not_prefix"
+        end = _end_of_turn(ids, start, self._renderer.end_of_turn_ids)
+        if end is None:
+            return "no_end_of_turn"
+        if end + 1 - start < self._limits.minimum_supervised:
+            return "too_few_supervised"
+        return TokenRow(tuple(ids), ((start, end + 1),), (position,))
+
+    def _rendered(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, position: int
+    ) -> tuple[str, str]:
+        """Return the prompt of a turn, and the conversation through the turn."""
+        render = self._renderer.render
+        return (
+            render(messages[:position], tools, add_generation_prompt=True),
+            render(messages[: position + 1], tools, add_generation_prompt=False),
+        )
 
 
 def _end_of_turn(ids: Sequence[int], start: int, ends: frozenset[int]) -> int | None:
     return next((n for n in range(start, len(ids)) if ids[n] in ends), None)
 
 
-def _merged(row: TokenRow, longer: TokenRow) -> TokenRow:
-    """Join a row and a longer one that begins with it: the longer ids, both masks."""
-    mask = tuple(a | b for a, b in zip(row.mask, longer.mask, strict=False))
-    return TokenRow(longer.ids, mask + longer.mask[len(mask) :], row.turns + longer.turns)
-
-
-def _has_special_token(conversation: Conversation, special_tokens: Sequence[str]) -> bool:
-    texts = [json_without_escapes(conversation.tools)]
+def _texts(conversation: Conversation) -> Iterator[str]:
+    """Yield all text that comes from the conversation itself, as it will be printed."""
+    yield json_without_escapes(conversation.tools)
     for turn in conversation.turns:
-        texts += [turn.text, turn.reasoning]
+        yield turn.text
+        yield turn.reasoning
         for call in turn.tool_calls:
-            texts += [call.name, json_without_escapes(call.arguments)]
-    return any(token in text for text in texts for token in special_tokens)
+            yield call.name
+            yield json_without_escapes(call.arguments)

@@ -55,7 +55,9 @@ def _train_tokenizer(
     """Train a byte-level BPE with chat and markup tokens of its own."""
     names = read_json(plan / "tokenizer_config.json")
     special = [AddedToken(token, special=True) for token in names["special_tokens"]]
-    markup = [AddedToken(token, special=False) for token in names["markup_tokens"]]
+    markup = [
+        AddedToken(token, special=False, normalized=False) for token in names["markup_tokens"]
+    ]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

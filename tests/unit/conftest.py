@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from targets.families import qwen3_6
 
 from lib import toy_target
+from lib.files import describe_files, write_json
 from lib.rendering import Renderer, ThinkingMode
 from lib.target import TargetLocation, write_manifest
 
@@ -37,3 +39,13 @@ def render(target: Path) -> Callable[..., Renderer]:
         return known.setdefault(mode, Renderer(target, mode))
 
     return renderer
+
+
+@pytest.fixture(scope="session")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the real tokenizer, template and configuration of Qwen3.6-27B, no weights."""
+    folder = qwen3_6(tmp_path_factory.mktemp("models") / "qwen3_6")
+    names = sorted(path.name for path in folder.iterdir())
+    files = describe_files(folder, names)
+    write_json(folder / "weights.json", {"known_as": "Qwen/Qwen3.6-27B", "files": files})
+    return folder

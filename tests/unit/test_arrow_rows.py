@@ -8,33 +8,32 @@ import torch
 from datasets import load_from_disk
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import tokenize_into
 from speculators.train.data import ArrowDataset
 from speculators.train.vocab_mapping import save_token_frequency_distribution
 
-from lib import arrow_rows
-from lib.arrow_rows import ArrowWriter, content_digest, read_token_rows
+from lib import arrow_rows, pieces
+from lib.arrow_rows import ArrowWriter, RowBatch, content_digest, read_token_rows
 from lib.files import read_json
 from lib.jsonl import jsonl_writer, read_jsonl
 from lib.token_rows import TokenRow
-from lib.tokenizing import TokenizeSettings, tokenize_conversations, training_ratio
+from lib.tokenizing import training_ratio
 
 
 def some_rows(count, first=0):
     lengths = [3 + number % 5 for number in range(count)]
     return [
-        TokenRow(
-            tuple(range(first + number, first + number + length)), (0, *[1] * (length - 1)), ()
-        )
+        TokenRow(tuple(range(first + number, first + number + length)), ((1, length),), (number,))
         for number, length in enumerate(lengths)
     ]
 
 
 def write(folder, rows):
     folder.mkdir(parents=True)
-    writer = ArrowWriter(folder)
-    for row in rows:
-        writer.write(row)
-    return writer.close()
+    with ArrowWriter(folder, ["train"]) as writer:
+        for start in range(0, len(rows), 100):
+            writer.write("train", RowBatch.of(rows[start : start + 100]))
+    return writer.shards
 
 
 def as_lists(rows):
@@ -47,7 +46,7 @@ def test_datasets_loads_the_rows_as_int64_tensors(tmp_path):
     data = load_from_disk(tmp_path / "data")
     assert data.format["type"] == "torch"
     columns = {name: getattr(kind, "feature", kind).dtype for name, kind in data.features.items()}
-    assert columns == dict.fromkeys(("input_ids", "loss_mask", "seq_len"), "int64")
+    assert columns == {"input_ids": "int32", "loss_mask": "uint8", "seq_len": "int32"}
     loaded = [(r["input_ids"], r["loss_mask"], r["seq_len"]) for r in data]
     assert all(tensor.dtype == torch.int64 for row in loaded for tensor in row)
     assert [tuple(tensor.tolist() for tensor in row) for row in loaded] == as_lists(rows)
@@ -85,13 +84,13 @@ def test_large_data_is_cut_into_shards_in_order(tmp_path, monkeypatch):
 
 
 def test_only_the_last_shard_is_smaller_than_a_shard_should_be(tmp_path, monkeypatch):
-    size = 16 * sum(len(row.ids) for row in some_rows(300))
+    size = 5 * sum(len(row.ids) for row in some_rows(300))
     monkeypatch.setattr(arrow_rows, "SHARD_BYTES", size)
     shards = write(tmp_path / "data", some_rows(1500))
     assert len(shards) > 2
     rows = read_token_rows(tmp_path / "data")
     for shard in shards[:-1]:
-        assert sum(16 * next(rows)[2] for _ in range(shard["rows"])) >= size
+        assert sum(5 * next(rows)[2] for _ in range(shard["rows"])) >= size
 
 
 @settings(derandomize=True, max_examples=500)
@@ -141,20 +140,10 @@ def corpus_of(path, records):
     return path
 
 
-def tokenize_into(folder, corpus, renderer, seq_length=128):
-    return tokenize_conversations(
-        TokenizeSettings(False, False, seq_length=seq_length),
-        corpus,
-        renderer,
-        folder,
-        lambda steps: None,
-    )
-
-
-def test_validation_rows_stand_last_whatever_the_order_of_the_corpus(tmp_path, render):
+def test_validation_rows_stand_last_whatever_the_order_of_the_corpus(tmp_path, target, render):
     splits = ["validation", "train", "validation", "train", "train"]
     corpus = corpus_of(tmp_path / "c.jsonl", [record(n, s) for n, s in enumerate(splits)])
-    stats = tokenize_into(tmp_path / "data", corpus, render())
+    stats = tokenize_into(tmp_path / "data", corpus, target)
     index = list(read_jsonl(tmp_path / "data" / "rows.jsonl"))
     assert [row["split"] for row in index] == ["train"] * 6 + ["validation"] * 4
     assert (stats["rows"], stats["train_rows"], stats["validation_rows"]) == (10, 6, 4)
@@ -164,9 +153,10 @@ def test_validation_rows_stand_last_whatever_the_order_of_the_corpus(tmp_path, r
         assert f"Question {number}?" in render().tokenizer.decode(ids)
 
 
-def test_counts_follow_from_the_rows_and_add_up(tmp_path, render):
+def test_counts_follow_from_the_rows_and_add_up(tmp_path, target):
     records = [record(0, "train", "long " * 200), record(1, "train"), record(2, "validation")]
-    stats = tokenize_into(tmp_path / "data", corpus_of(tmp_path / "c.jsonl", records), render())
+    corpus = corpus_of(tmp_path / "c.jsonl", records)
+    stats = tokenize_into(tmp_path / "data", corpus, target, seq_length=128)
     rows = list(read_token_rows(tmp_path / "data"))
     assert stats["rows"] == len(rows)
     assert stats["tokens"] == sum(length for _, _, length in rows)
@@ -178,9 +168,9 @@ def test_counts_follow_from_the_rows_and_add_up(tmp_path, render):
     assert stats == read_json(tmp_path / "data" / "stats.json")
 
 
-def test_token_frequencies_are_those_that_speculators_counts(tmp_path, render):
+def test_token_frequencies_are_those_that_speculators_counts(tmp_path, target):
     records = [record(n, "train" if n else "validation") for n in range(8)]
-    tokenize_into(tmp_path / "data", corpus_of(tmp_path / "c.jsonl", records), render())
+    tokenize_into(tmp_path / "data", corpus_of(tmp_path / "c.jsonl", records), target)
     save_token_frequency_distribution(load_from_disk(tmp_path / "data"), tmp_path / "theirs.pt")
     ours, theirs = (
         torch.load(path, weights_only=True)
@@ -189,38 +179,39 @@ def test_token_frequencies_are_those_that_speculators_counts(tmp_path, render):
     assert ours == theirs
 
 
-def test_a_repeated_run_gives_equal_bytes(tmp_path, render):
+def test_a_repeated_run_gives_equal_bytes(tmp_path, target):
     corpus = corpus_of(tmp_path / "c.jsonl", [record(0, "train"), record(1, "validation")])
     runs = []
     for name in ("one", "other"):
-        tokenize_into(tmp_path / name, corpus, render())
+        tokenize_into(tmp_path / name, corpus, target)
         runs.append({p.name: p.read_bytes() for p in (tmp_path / name).iterdir()})
     assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize("left", ["train", "validation"])
-def test_a_side_without_rows_fails_and_leaves_nothing(tmp_path, render, left):
+def test_a_side_without_rows_fails_and_leaves_nothing(tmp_path, target, left):
     corpus = corpus_of(tmp_path / "good.jsonl", [record(0, "train"), record(1, "validation")])
-    tokenize_into(tmp_path / "data", corpus, render())
+    tokenize_into(tmp_path / "data", corpus, target)
     corpus = corpus_of(tmp_path / "bad.jsonl", [record(0, left), record(1, left)])
     with pytest.raises(ValueError, match="no row is left for"):
-        tokenize_into(tmp_path / "data", corpus, render())
+        tokenize_into(tmp_path / "data", corpus, target)
     assert not (tmp_path / "data").exists()
 
 
-def test_a_broken_corpus_leaves_nothing(tmp_path, render):
+def test_a_broken_corpus_leaves_nothing(tmp_path, target):
     lines = [json.dumps(record(0, "train")), json.dumps(record(1, "validation")), '{"id": ']
     (tmp_path / "c.jsonl").write_text("\n".join(lines))
-    with pytest.raises(ValueError, match="is not JSON"):
-        tokenize_into(tmp_path / "data", tmp_path / "c.jsonl", render())
+    with pytest.raises(ValueError, match="the line at byte"):
+        tokenize_into(tmp_path / "data", tmp_path / "c.jsonl", target)
     assert not (tmp_path / "data").exists()
 
 
-def test_shards_of_an_earlier_run_do_not_stay(tmp_path, render, monkeypatch):
+def test_shards_of_an_earlier_run_do_not_stay(tmp_path, target, monkeypatch):
     monkeypatch.setattr(arrow_rows, "SHARD_BYTES", 1)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 5000)
     many = [record(n, "validation" if n == 0 else "train") for n in range(200)]
-    tokenize_into(tmp_path / "data", corpus_of(tmp_path / "many.jsonl", many), render())
+    tokenize_into(tmp_path / "data", corpus_of(tmp_path / "many.jsonl", many), target)
+    assert len(list((tmp_path / "data").glob("*.arrow"))) > 2
+    tokenize_into(tmp_path / "data", corpus_of(tmp_path / "few.jsonl", many[:2]), target)
     assert len(list((tmp_path / "data").glob("*.arrow"))) == 2
-    tokenize_into(tmp_path / "data", corpus_of(tmp_path / "few.jsonl", many[:2]), render())
-    assert len(list((tmp_path / "data").glob("*.arrow"))) == 1
     assert len(datasets.load_from_disk(tmp_path / "data")) == 4

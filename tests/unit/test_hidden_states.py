@@ -5,6 +5,7 @@ import shutil
 import pytest
 import torch
 from hs_connectors import FileTransfer
+from rows import tokenize_into
 from safetensors.torch import load_file, save_file
 from speculators.train.data import ArrowDataset
 
@@ -14,12 +15,11 @@ from lib.files import read_json
 from lib.generation import load_target
 from lib.hidden_states import HiddenStatesSettings, extract_hidden_states
 from lib.jsonl import jsonl_writer
-from lib.tokenizing import TokenizeSettings, tokenize_conversations
 
 LAYERS = [0, 1, 3, 5]
 
 
-def tokenize_into(folder, renderer, answer="It is red."):
+def tokenized_in(folder, target, answer="It is red."):
     folder.mkdir(parents=True, exist_ok=True)
     with jsonl_writer(folder / "corpus.jsonl") as corpus:
         for number in range(3):
@@ -31,9 +31,8 @@ def tokenize_into(folder, renderer, answer="It is red."):
             corpus.write(
                 {"id": f"s-{number}", "source": "s", "conversations": turns, "split": split}
             )
-    settings = TokenizeSettings(False, False)
     data = folder / "tokenized"
-    tokenize_conversations(settings, folder / "corpus.jsonl", renderer, data, lambda steps: None)
+    tokenize_into(data, folder / "corpus.jsonl", target)
     return data
 
 
@@ -46,8 +45,8 @@ def extract(tokenized, target, layer_ids=LAYERS, dtype="float32", advance=lambda
 
 
 @pytest.fixture
-def tokenized(tmp_path, render):
-    return tokenize_into(tmp_path, render())
+def tokenized(tmp_path, target):
+    return tokenized_in(tmp_path, target)
 
 
 def test_each_row_has_its_tokens_and_a_slice_a_layer(tokenized, target):
@@ -128,7 +127,7 @@ def test_another_data_set_layer_or_number_type_has_a_folder_of_its_own(tokenized
         extract(tokenized, target),
         extract(tokenized, target, layer_ids=[1]),
         extract(tokenized, target, dtype="bfloat16"),
-        extract(tokenize_into(tokenized.parent, render(), "It is blue."), target),
+        extract(tokenized_in(tokenized.parent, target, "It is blue."), target),
     ]
     assert len(set(folders)) == len(folders)
 

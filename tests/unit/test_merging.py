@@ -189,7 +189,7 @@ def test_the_order_of_lines_in_a_source_changes_no_byte(tmp_path):
 
 def test_the_number_of_workers_changes_no_byte(tmp_path, monkeypatch):
     """Pieces of a few lines each, so that each worker gets several."""
-    monkeypatch.setattr("lib.corpus_index._PIECE", 600)
+    monkeypatch.setattr("lib.pieces.PIECE_BYTES", 600)
     outputs = {
         Merge(tmp_path / str(workers), MESSY, [RUN], workers=workers, **EVERYTHING).bytes
         for workers in (1, 2, 5)

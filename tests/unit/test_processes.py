@@ -155,6 +155,24 @@ def test_few_items_are_taken_before_their_results_are_wanted():
     results.close()
 
 
+def test_a_worker_that_gives_nothing_in_time_is_named_and_ended():
+    start = time.monotonic()
+    with pytest.raises(TimeoutError, match="no result within 2 s for 600"):
+        list(in_workers(time.sleep, [0, 600, 0], 2, patience=2))
+    assert time.monotonic() - start < 60
+
+
+def kill_itself(number):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def test_a_worker_that_is_killed_is_said():
+    with pytest.raises(OSError, match="worker process was killed"):
+        list(in_workers(kill_itself, range(10), 2))
+
+
 POOL = """
 import pathlib, sys, time
 sys.path[:0] = [{scripts!r}, {tests!r}]

@@ -7,10 +7,11 @@ from itertools import groupby, pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import rows_of
 
 from lib.conversation import Conversation, ToolCall, Turn, to_messages
 from lib.rendering import Renderer, ThinkingMode
-from lib.token_rows import ROW_REASONS, tokenize
+from lib.token_rows import ROW_REASONS
 
 END = "<|im_end|>"
 TOOLS = json.dumps([{"type": "function", "function": {"name": "look", "description": "Look"}}])
@@ -37,10 +38,6 @@ def chat(answers, reasoning=""):
     for number, answer in enumerate(answers):
         turns += [Turn("human", f"Question {number}?"), Turn("gpt", answer, reasoning)]
     return Conversation(tuple(turns))
-
-
-def rows_of(conversation, renderer, seq_length=4096, minimum=1):
-    return tokenize(conversation, renderer, seq_length, minimum)
 
 
 TRAJECTORY = Conversation(
@@ -291,7 +288,7 @@ def test_every_turn_is_supervised_in_one_row_or_lost_for_a_reason(
     render, conversation, thinking, preserve_thinking, seq_length, minimum
 ):
     renderer = render(thinking, preserve_thinking)
-    result = tokenize(conversation, renderer, seq_length, minimum)
+    result = rows_of(conversation, renderer, seq_length, minimum)
     supervised = [position for row in result.rows for position in row.turns]
     answers = [n for n, turn in enumerate(conversation.turns) if turn.role == "gpt"]
     assert len(set(supervised)) == len(supervised)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rows import tokenize_into
 
 from lib.files import write_json
 from lib.hidden_states import HiddenStatesSettings, extract_hidden_states
 from lib.jsonl import jsonl_writer, read_jsonl
 from lib.rendering import Renderer
-from lib.tokenizing import TokenizeSettings, tokenize_conversations
 from lib.training import Inputs, TrainingError, TrainSettings, train_drafter
 
 CONVERSATIONS = Path(__file__).parents[2] / "resources/toy_target/conversations.jsonl"
@@ -43,11 +43,8 @@ def inputs(
     with jsonl_writer(folder / "corpus.jsonl") as corpus:
         for number, record in enumerate(islice(read_jsonl(CONVERSATIONS), 8)):
             corpus.write({**record, "split": "train" if number < 6 else "validation"})
-    tokenize = TokenizeSettings(thinking=False, preserve_thinking=False, seq_length=512)
     tokenized = folder / "tokenized"
-    tokenize_conversations(
-        tokenize, folder / "corpus.jsonl", render(), tokenized, lambda steps: None
-    )
+    tokenize_into(tokenized, folder / "corpus.jsonl", target, seq_length=512)
     extract_hidden_states(
         HiddenStatesSettings("offline", "transformers", LAYER_IDS, "float32"),
         tokenized,

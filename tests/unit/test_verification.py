@@ -7,6 +7,7 @@ from contextlib import nullcontext
 import pyarrow as pa
 import pytest
 import torch
+from rows import tokenize_into
 
 from lib.arrow_rows import content_digest, describe_shard, shard_names
 from lib.files import read_json, write_json
@@ -14,7 +15,6 @@ from lib.jsonl import jsonl_writer, read_jsonl
 from lib.merging import Merged, MergeSettings, SourceShare, merge_sources
 from lib.normalizing import NormalizeSettings, normalize_source
 from lib.stamp import require_stamp
-from lib.tokenizing import TokenizeSettings, tokenize_conversations
 from lib.verification import (
     DatasetNotVerified,
     Stages,
@@ -71,12 +71,13 @@ class Run:
         write_json(path, value)
 
     def shard(self):
-        (name,) = shard_names(self.stages.tokenized)
-        return self.stages.tokenized / name
+        """The shard of the training rows; that of the validation rows follows."""
+        return self.stages.tokenized / shard_names(self.stages.tokenized)[0]
 
     def reseal(self):
-        """Record the shard as it is now, as if it had been written like that."""
-        shards = [describe_shard(self.shard())]
+        """Record the shards as they are now, as if they had been written like that."""
+        names = shard_names(self.stages.tokenized)
+        shards = [describe_shard(self.stages.tokenized / name) for name in names]
         self.change(
             "tokenized/stats.json",
             lambda stats: stats.update(shards=shards, content=content_digest(shards)),
@@ -142,8 +143,7 @@ def good(tmp_path_factory, target, render):
         workers=1,
         watch=lambda what, total: nullcontext(Ignored()),
     )
-    settings = TokenizeSettings(False, False, seq_length=128)
-    tokenize_conversations(settings, run.stages.corpus, render(), run.stages.tokenized, ignore)
+    tokenize_into(run.stages.tokenized, run.stages.corpus, target, seq_length=128)
     return run
 
 
@@ -212,7 +212,7 @@ def flip_a_mask_value(columns):
 
 
 def copy_a_shard(run):
-    shutil.copy(run.shard(), run.stages.tokenized / "data-00001-of-00002.arrow")
+    shutil.copy(run.shard(), run.stages.tokenized / "data-00002-of-00003.arrow")
 
 
 def supervise(row, value):
@@ -291,13 +291,13 @@ SPLIT = "both sides of the split"
 @pytest.mark.parametrize(
     ("damage", "check", "detail"),
     [
-        (lambda run: run.shard().unlink(), SHARDS, "data-00000-of-00001.arrow cannot be read"),
-        (truncate, SHARDS, "data-00000-of-00001.arrow"),
-        (copy_a_shard, SHARDS, "data-00001-of-00002.arrow"),
+        (lambda run: run.shard().unlink(), SHARDS, "data-00000-of-00002.arrow cannot be read"),
+        (truncate, SHARDS, "data-00000-of-00002.arrow"),
+        (copy_a_shard, SHARDS, "data-00002-of-00003.arrow"),
         (lambda run: run.change_rows(flip_a_mask_value, reseal=False), SHARDS, "sha256"),
         (lambda run: run.change_rows(flip_a_mask_value), COUNTS, "supervised_tokens"),
         (set_in_row("loss_mask", 0, 2), SHAPE, "mask values"),
-        (set_in_row("loss_mask", 0, -1), SHAPE, "mask values"),
+        (set_in_row("loss_mask", 0, 255), SHAPE, "mask values"),
         (supervise(1, 0), SHAPE, "row 1: all or none"),
         (supervise(1, 1), SHAPE, "row 1: all or none"),
         (set_in_row("input_ids", -1, 1024), SHAPE, "row 0: an id outside the vocabulary"),
@@ -380,8 +380,8 @@ def test_too_many_conversations_without_a_row_are_found(run, render):
     minimum = sorted(lengths)[len(lengths) // 2]
     lost = sum(length < minimum for length in lengths)
     assert lost
-    settings = TokenizeSettings(False, False, seq_length=128, minimum_supervised_tokens=minimum)
-    tokenize_conversations(settings, run.stages.corpus, render(), run.stages.tokenized, ignore)
+    keys = {"seq_length": 128, "minimum_supervised_tokens": minimum}
+    tokenize_into(run.stages.tokenized, run.stages.corpus, run.target, **keys)
     share = lost / len(answers)
     run.verify(render, VerifySettings(maximum_lost_share=share + 0.01))
     with pytest.raises(DatasetNotVerified, match=f"{lost} of {len(answers)} conversations"):

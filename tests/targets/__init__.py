@@ -1,0 +1,1 @@
+"""Targets for tests and benchmarks: tokenizers and templates as folders, without weights."""

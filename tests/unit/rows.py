@@ -1,0 +1,33 @@
+"""Token rows as the tests make them."""
+
+from functools import cache
+
+from lib.encoding import FastEncoder, TokenizerEncoder
+from lib.token_rows import RowLimits, RowMaker
+from lib.tokenizing import Job, TokenizeSettings, tokenize_conversations
+
+
+@cache
+def encoders(tokenizer):
+    return TokenizerEncoder(tokenizer), FastEncoder(tokenizer)
+
+
+def rows_of(conversation, renderer, seq_length=4096, minimum=1):
+    """Return the rows of a conversation, which both encoders must agree on."""
+    limits = RowLimits(seq_length, minimum)
+    exact, fast = (
+        RowMaker(renderer, encoder, limits).rows(conversation)
+        for encoder in encoders(renderer.tokenizer)
+    )
+    assert exact == fast
+    return exact
+
+
+def tokenize_into(folder, corpus, target, workers=1, cache=None, **settings):
+    """Tokenize a corpus and return the counts; earlier work is used only where `cache` is given."""
+    keys = {"thinking": False, "preserve_thinking": False, "seq_length": 4096, **settings}
+    stats, _ = tokenize_conversations(
+        Job(TokenizeSettings(**keys), target, cache or folder.parent / "cache"),
+        *(corpus, folder, workers, 60.0, lambda steps: None),
+    )
+    return stats
