@@ -24,7 +24,7 @@ def main() -> None:
     args = parser.parse_args()
     with stage("extract_hidden_states", args.log) as current:
         settings = read_settings(HiddenStatesSettings, args.settings)
-        require_stamp(args.stamp, args.tokenized.parent)
+        require_stamp(args.stamp, args.tokenized.parent, args.weights.parent)
         with current.progress("rows", read_json(args.stamp)["rows"]) as progress:
             manifest = extract_hidden_states(
                 settings,

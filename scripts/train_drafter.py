@@ -26,7 +26,7 @@ def main() -> None:
     args = parser.parse_args()
     with stage("train_drafter", args.log) as current:
         settings = read_settings(TrainSettings, args.settings)
-        require_stamp(args.stamp, args.tokenized.parent)
+        require_stamp(args.stamp, args.tokenized.parent, args.weights.parent)
         inputs = Inputs(args.tokenized.parent, args.weights.parent, args.hidden_states)
         with current.progress("steps") as progress:
             result = train_drafter(

@@ -47,7 +47,8 @@ def main() -> None:
             target=target,
             evaluation=args.evaluation,
         )
-        renderer = Renderer(target, ThinkingMode(), settings.trust_remote_code)
+        mode = ThinkingMode(settings.thinking, settings.preserve_thinking)
+        renderer = Renderer(target, mode, settings.trust_remote_code)
         with current.progress("rows", read_json(args.tokenized)["rows"]) as progress:
             stamp = verify_dataset(
                 settings, stages, renderer, args.stamp, args.report, progress.advance

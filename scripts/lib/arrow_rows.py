@@ -156,12 +156,83 @@ def shard_names(folder: Path) -> list[str]:
     return [entry["filename"] for entry in read_json(folder / "state.json")["_data_files"]]
 
 
-def read_batches(path: Path) -> Iterator[RowBatch]:
-    """Yield the rows of a shard, batch by batch, without copying them."""
-    with pa.memory_map(str(path)) as source:
-        for batch in pa.ipc.open_stream(source):
-            ids, masks, lengths = (batch.column(name) for name in FEATURES)
-            yield RowBatch(ids.flatten().to_numpy(), masks.flatten().to_numpy(), lengths.to_numpy())
+@dataclass(frozen=True)
+class Columns:
+    """A batch of rows as it lies on disk, whatever may be wrong with it.
+
+    Attributes:
+        ids, mask: values of all rows one after the other.
+        id_lengths, mask_lengths: how many of them belong to each row.
+        seq_len: the recorded length of each row.
+    """
+
+    ids: NDArray[np.int32]
+    mask: NDArray[np.uint8]
+    id_lengths: NDArray[np.int32]
+    mask_lengths: NDArray[np.int32]
+    seq_len: NDArray[np.int32]
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.seq_len)
+
+    def row(self, number: int) -> tuple[list[int], list[int]]:
+        """Return ids and mask of one row."""
+        id_end, mask_end = (
+            self.id_lengths[: number + 1].sum(),
+            self.mask_lengths[: number + 1].sum(),
+        )
+        ids = self.ids[id_end - self.id_lengths[number] : id_end]
+        mask = self.mask[mask_end - self.mask_lengths[number] : mask_end]
+        return ids.tolist(), mask.tolist()
+
+    def supervised(self) -> NDArray[np.int32]:
+        """Return the ids whose mask is not 0."""
+        length = min(len(self.ids), len(self.mask))
+        return np.asarray(self.ids[:length][self.mask[:length] != 0], np.int32)
+
+    def problems(self, vocabulary: int) -> Iterator[tuple[int, str]]:
+        """Yield each row that is not well formed, and what is wrong with it."""
+        wrong = (self.id_lengths != self.mask_lengths) | (self.id_lengths != self.seq_len)
+        for row in np.flatnonzero(wrong).tolist():
+            yield (
+                row,
+                f"{self.id_lengths[row]} ids, {self.mask_lengths[row]} mask bits, "
+                f"seq_len {self.seq_len[row]}",
+            )
+        outside = np.flatnonzero((self.ids < 0) | (self.ids >= vocabulary))
+        for row in _rows_of(outside, self.id_lengths):
+            yield row, f"an id outside the vocabulary of {vocabulary}"
+        for row in _rows_of(np.flatnonzero(self.mask > 1), self.mask_lengths):
+            yield row, "mask values other than 0 and 1"
+        ends = np.cumsum(self.mask_lengths, dtype=np.int64)
+        ones = np.concatenate(([0], np.cumsum(self.mask != 0, dtype=np.int64)))
+        supervised = ones[ends] - ones[ends - self.mask_lengths]
+        none_or_all = (supervised == 0) | (supervised == self.mask_lengths)
+        for row in np.flatnonzero(none_or_all).tolist():
+            yield row, "all or none of its tokens are supervised"
+
+
+def _rows_of(places: NDArray[np.intp], lengths: NDArray[np.int32]) -> list[int]:
+    """Return the rows that values at these places belong to."""
+    ends = np.cumsum(lengths, dtype=np.int64)
+    return list(map(int, np.unique(np.searchsorted(ends, places, side="right"))))
+
+
+def read_columns(folder: Path) -> Iterator[Columns]:
+    """Yield all rows that `state.json` names, in order, batch by batch, without copying them."""
+    for name in shard_names(folder):
+        with pa.memory_map(str(folder / name)) as source:
+            for batch in pa.ipc.open_stream(source):
+                ids, masks, lengths = (batch.column(column) for column in FEATURES)
+                yield Columns(
+                    ids.flatten().to_numpy(),
+                    masks.flatten().to_numpy(),
+                    ids.value_lengths().to_numpy(),
+                    masks.value_lengths().to_numpy(),
+                    lengths.to_numpy(),
+                )
 
 
 def read_token_rows(folder: Path) -> Iterator[tuple[list[int], list[int], int]]:

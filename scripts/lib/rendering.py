@@ -74,6 +74,13 @@ class Renderer:
         """Return the token ids of rendered text."""
         return TokenizerEncoder(self.tokenizer).encode(text)
 
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of token ids, special tokens included, as it was encoded."""
+        text: str = self.tokenizer.decode(
+            list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return text
+
     def messages(self, turns: Sequence[Turn]) -> list[dict[str, Any]]:
         """Return turns as the template expects them.
 

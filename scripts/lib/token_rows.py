@@ -28,6 +28,9 @@ ROW_REASONS = {
 }
 """Every reason why a turn of the target gives no row."""
 
+TOO_LONG = ("context_too_long", "answer_too_long")
+"""Those that a longer window would change."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:

@@ -87,6 +87,7 @@ class _Totals:
     Attributes:
         counts: by split and source.
         lost: turns that gave no row, by source and reason.
+        turns_of: turns of the target by source.
         examples: ids of conversations with such turns, by source and reason.
         frequencies: how often each id is supervised.
         encoder: what encoded, and why not the fast one where it was not.
@@ -98,6 +99,7 @@ class _Totals:
     reasoning_left_out: int = 0
     counts: dict[tuple[str, str], _Counts] = field(default_factory=dict)
     lost: dict[str, Counter[str]] = field(default_factory=dict)
+    turns_of: Counter[str] = field(default_factory=Counter)
     examples: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     frequencies: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     encoder: dict[str, Any] = field(default_factory=dict)
@@ -109,6 +111,7 @@ class _Totals:
         self.turns += other.turns
         self.reasoning_left_out += other.reasoning_left_out
         self.encoder = other.encoder
+        self.turns_of.update(other.turns_of)
         for key, count in other.counts.items():
             own = self.counts.setdefault(key, _Counts())
             for name, value in vars(count).items():
@@ -303,7 +306,9 @@ def _check(workshop: _Workshop, conversation: Conversation) -> None:
 
 def _count(totals: _Totals, conversation: Conversation, tokenized: Tokenized) -> None:
     source = conversation.source
-    totals.turns += sum(turn.role == "gpt" for turn in conversation.turns)
+    turns = sum(turn.role == "gpt" for turn in conversation.turns)
+    totals.turns += turns
+    totals.turns_of[source] += turns
     totals.reasoning_left_out += tokenized.reasoning_left_out
     totals.lost.setdefault(source, Counter()).update(tokenized.lost)
     for reason in tokenized.lost:
@@ -383,6 +388,7 @@ def _stats(totals: _Totals) -> dict[str, Any]:
         "encoder": totals.encoder,
         "sources": {
             source: {
+                "turns": totals.turns_of[source],
                 "turns_lost_by_reason": dict(sorted(reasons.items())),
                 "examples": dict(sorted(totals.examples.get(source, {}).items())),
                 **{

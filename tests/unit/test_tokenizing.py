@@ -2,6 +2,9 @@
 
 import json
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from rows import tokenize_into
@@ -208,3 +211,21 @@ def test_a_line_that_is_no_record_is_named(tmp_path, target):
     corpus.write_bytes(lines[0] + b"{" + lines[1])
     with pytest.raises(ValueError, match=rf"c\.jsonl: the line at byte {start}"):
         tokenize_into(tmp_path / "data", corpus, target)
+
+
+def show_rows(folder, target, *options):
+    script = Path(__file__).parents[2] / "scripts/show_rows.py"
+    command = [sys.executable, str(script), str(folder), str(target), *options]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def test_rows_can_be_looked_at(tmp_path, target):
+    records = [record(n, "s" if n < 8 else "t") for n in range(12)]
+    tokenize_into(tmp_path / "tokenized", corpus_of(tmp_path / "c.jsonl", records), target)
+    shown = show_rows(tmp_path, target, "--source", "t", "--count", "2")
+    assert shown.stdout.count("row ") == 2
+    assert f"{records[8]['id']}, train, " in shown.stdout
+    assert "⟦Answer 8. Answer 8." in shown.stdout
+    assert "<|im_end|>⟧" in shown.stdout
+    missing = show_rows(tmp_path, target, "--row", "99")
+    assert (missing.returncode, missing.stderr) == (1, "no such row\n")
