@@ -66,7 +66,12 @@ class Server:
 
 @contextmanager
 def vllm_server(
-    model: Path, name: str, options: Sequence[str], log: Path, deadline: float = 600.0
+    model: Path,
+    name: str,
+    options: Sequence[str],
+    log: Path,
+    deadline: float = 600.0,
+    command: Sequence[str] = ("serve",),
 ) -> Iterator[Server]:
     """Serve a model on a free port of 127.0.0.1 while the block runs.
 
@@ -75,6 +80,7 @@ def vllm_server(
         options: further options of `vllm serve`.
         log: file for all that the server prints.
         deadline: seconds within which the server must be healthy.
+        command: `serve`, or another command of vLLM that takes a model and serves HTTP.
 
     Raises:
         ServerError: the server ended while starting, or was not healthy in time.
@@ -82,12 +88,12 @@ def vllm_server(
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"")
     port = _free_port()
-    command = [
-        *(sys.executable, str(LAUNCHER), "serve", str(model)),
+    line = [
+        *(sys.executable, str(LAUNCHER), *command, str(model)),
         *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", name),
         *options,
     ]
-    with guarded_process(command, log, {"VLLM_NO_USAGE_STATS": "1"}) as process:
+    with guarded_process(line, log, {"VLLM_NO_USAGE_STATS": "1"}) as process:
         server = Server(f"http://127.0.0.1:{port}", name, log, process)
         _await_health(server, deadline)
         yield server

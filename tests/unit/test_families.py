@@ -5,10 +5,11 @@ from functools import cache
 import pytest
 from rows import rows_of
 from targets.families import other_family
-from test_token_rows import TRAJECTORY, call_text, chat, said, unsaid
+from test_token_rows import TOOLS, TRAJECTORY, call_text, chat, look, said, unsaid
 
 from lib.conversation import Conversation, Turn
 from lib.rendering import Renderer, ThinkingMode
+from lib.token_rows import TokenRow
 
 EMPTY = "<think>\n\n</think>\n\n"
 
@@ -67,6 +68,34 @@ def test_a_trajectory_of_qwen_is_one_row(qwen_renderer, thinking):
     ]
     results = "<tool_response>\na cat\n</tool_response>\n<tool_response>\na dog\n</tool_response>"
     assert results in unsaid(row, renderer)
+
+
+def supervised_pairs(rows):
+    """Each context with the token that is supervised after it."""
+    return {
+        (hash(tuple(row.ids[:place])), row.ids[place])
+        for row in rows
+        for start, end in row.spans
+        for place in range(start, end)
+    }
+
+
+def test_a_long_trajectory_says_the_same_in_a_tenth_of_the_tokens(qwen_renderer):
+    """Against one row a turn, each with its whole history, as the stock rule has it."""
+    renderer = qwen_renderer()
+    turns = [Turn("human", "Look everywhere.")]
+    for step in range(30):
+        turns.append(Turn("gpt", f"Step {step}.", "", (look(step, f"place {step}"),)))
+        turns.append(Turn("tool", f"result {step} " * 20, tool_call_id=f"call_{step}"))
+    turns.append(Turn("gpt", "I looked everywhere."))
+    (merged,) = rows_of(Conversation(tuple(turns), TOOLS), renderer, 65536).rows
+    apart = []
+    for position in merged.turns:
+        through = Conversation(tuple(turns[: position + 1]), TOOLS)
+        (row,) = rows_of(through, renderer, 65536).rows
+        apart.append(TokenRow(row.ids, row.spans[-1:], row.turns[-1:]))
+    assert supervised_pairs([merged]) == supervised_pairs(apart)
+    assert len(merged.ids) <= 0.1 * sum(len(row.ids) for row in apart)
 
 
 def test_qwen_needs_no_processor_and_adds_no_column(qwen, qwen_renderer):
