@@ -1,6 +1,6 @@
 """Measure how fast conversations become token rows, and whether the rows are the right ones.
 
-Usage: .venv/bin/python benchmarks/tokenizing.py [--conversations 4000] [--workers 2] [--scale 0]
+Usage: .venv/bin/python benchmarks/tokenizing.py [--conversations 16000] [--workers 2] [--scale 0]
 
 With the tokenizer and template of Qwen3.6, thinking off, on generated conversations. Printed are
 
@@ -39,7 +39,7 @@ from generated import chat, conversations, trajectory  # noqa: E402
 from targets.families import qwen3_6  # noqa: E402
 
 from lib.conversation import Conversation, stored_line  # noqa: E402
-from lib.encoding import FastEncoder  # noqa: E402
+from lib.encoding import TokenizerEncoder  # noqa: E402
 from lib.files import describe_files, read_json, write_json  # noqa: E402
 from lib.jsonl import jsonl_writer  # noqa: E402
 from lib.rendering import Renderer, ThinkingMode  # noqa: E402
@@ -57,7 +57,7 @@ ADDED_BOUND = 0.12
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--conversations", type=int, default=4000)
+    parser.add_argument("--conversations", type=int, default=16000)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--scale", type=int, default=0, help="conversations of the large corpus")
     args = parser.parse_args()
@@ -66,14 +66,14 @@ def main() -> None:
         target = target_in(folder / "qwen3_6")
         renderer = Renderer(target, ThinkingMode())
         limits = RowLimits(SEQ_LENGTH)
-        maker = RowMaker(renderer, FastEncoder(renderer.tokenizer), limits)
+        maker = RowMaker(renderer, TokenizerEncoder(renderer.tokenizer), limits)
         made = list(islice(conversations(random.Random(0)), args.conversations))
         trajectories(maker)
         rate = ours(folder, target, made, args.workers)
-        encode_batch(maker, made, rate)
+        encode_batch(renderer, made, rate)
         with render_server(folder, target) as server:
-            compare_with_renderer(server, renderer, maker, made[:2000])
-            prepare_data(folder, target, server, made[:300], args.workers, rate)
+            compare_with_renderer(server, renderer, made[:2000])
+            prepare_data(folder, target, server, made[:1000], args.workers, rate)
         if args.scale:
             scale(folder, target, args.scale, args.workers)
 
@@ -135,20 +135,23 @@ def run_stage(
 def ours(folder: Path, target: Path, made: Sequence[Conversation], workers: int) -> float:
     """Return the turns a second that the stage makes into rows, without its start-up."""
     write_records(folder / "all.jsonl", made)
-    write_records(folder / "few.jsonl", [*made[:50]] * 2)
-    start, _, _ = run_stage(folder, target, folder / "few.jsonl", 1, "cache-few")
+    write_records(folder / "some.jsonl", made[: len(made) // 4])
+    start, _, few = run_stage(folder, target, folder / "some.jsonl", workers, "cache-some")
     wall, _, stats = run_stage(folder, target, folder / "all.jsonl", workers, "cache-all")
-    rate = float(stats["turns_supervised"] / (wall - start))
-    print(f"{len(made)} conversations, {stats['turns_supervised']} turns, {stats['rows']} rows")
-    print(
-        f"Draftmill, {workers} processes: {rate:.0f} turns/s ({wall:.1f} s, start-up {start:.1f} s)"
-    )
+    turns = stats["turns_supervised"]
+    rate = float((turns - few["turns_supervised"]) / (wall - start))
+    print(f"{len(made)} conversations, {turns} turns, {stats['rows']} rows, {stats['encoder']}")
+    print(f"Draftmill, {workers} processes: {rate:.0f} turns/s; all of it {wall:.1f} s")
     return rate
 
 
-def encode_batch(maker: RowMaker, made: Sequence[Conversation], rate: float) -> None:
-    texts = [text for one in made for text in islice(maker.texts(one), 1, None, 2)]
-    backend = maker._renderer.tokenizer.backend_tokenizer
+def encode_batch(renderer: Renderer, made: Sequence[Conversation], rate: float) -> None:
+    texts = [
+        renderer.conversation(conversation.turns[: position + 1], conversation.tools)
+        for conversation in made
+        for position in answers(conversation)
+    ]
+    backend = renderer.tokenizer.backend_tokenizer
     start = time.perf_counter()
     backend.encode_batch_fast(texts, add_special_tokens=False)
     theirs = len(texts) / (time.perf_counter() - start)
@@ -159,28 +162,25 @@ def encode_batch(maker: RowMaker, made: Sequence[Conversation], rate: float) -> 
 def render_server(folder: Path, target: Path) -> Iterator[Server]:
     """Start the server of vLLM that only renders."""
     log = folder / "render.log"
-    with vllm_server(target, "target", [], log, command=("launch", "render")) as server:
+    options = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+    with vllm_server(target, "target", options, log, command=("launch", "render")) as server:
         yield server
 
 
-def compare_with_renderer(
-    server: Server, renderer: Renderer, maker: RowMaker, made: Sequence[Conversation]
-) -> None:
+def compare_with_renderer(server: Server, renderer: Renderer, made: Sequence[Conversation]) -> None:
     """Count the turns whose ids and masks are those that speculators would get."""
     found: Counter[str] = Counter()
 
     def compare(conversation: Conversation) -> Counter[str]:
         counts: Counter[str] = Counter()
-        texts = list(maker.texts(conversation))
-        positions = [n for n, turn in enumerate(conversation.turns) if turn.role == "gpt"]
-        pairs = zip(texts[::2], texts[1::2], strict=True)
-        for position, (prompt_text, text) in zip(positions, pairs, strict=True):
+        for position in answers(conversation):
+            turns, tools = conversation.turns, conversation.tools
+            own_prompt = renderer.encode(renderer.prompt(turns[:position], tools))
+            own = renderer.encode(renderer.conversation(turns[: position + 1], tools))
             prompt = rendered(server, renderer, conversation, position, True)
             full = rendered(server, renderer, conversation, position + 1, False)
             counts["turns"] += 1
-            counts["ids equal"] += (
-                maker.encode(text) == full and maker.encode(prompt_text) == prompt
-            )
+            counts["ids equal"] += (own_prompt, own) == (prompt, full)
             common = next(
                 (n for n, (a, b) in enumerate(zip(prompt, full, strict=False)) if a != b),
                 min(len(prompt), len(full)),
@@ -198,6 +198,11 @@ def compare_with_renderer(
         for counts in pool.map(compare, made):
             found.update(counts)
     print(f"against vLLM's renderer, {len(made)} conversations: {dict(found)}")
+
+
+def answers(conversation: Conversation) -> list[int]:
+    """Return the positions of the turns of the target."""
+    return [n for n, turn in enumerate(conversation.turns) if turn.role == "gpt"]
 
 
 def rendered(
@@ -253,7 +258,7 @@ def prepare_data(
 
         return wall, len(datasets.load_from_disk(str(output)))
 
-    start, few = seconds(made[:2])
+    start, few = seconds(made[: len(made) // 10])
     wall, rows = seconds(made)
     theirs = (rows - few) / (wall - start)
     show(f"to prepare-data, {theirs:.0f} rows/s", rate / theirs, PREPARE_BOUND)

@@ -64,7 +64,7 @@ rule tokenize_conversations:
         "../envs/training.yaml"
     threads: 8
     resources:
-        mem_mb=4000,
+        mem_mb=lambda w, threads: 1000 + 700 * threads,
         runtime=240,
     params:
         settings=lambda w: settings("tokenize_conversations"),

@@ -1,8 +1,8 @@
 """Text to token ids, as the target's tokenizer gives them.
 
 A byte-level BPE tokenizer can be encoded by tiktoken several times faster than by its own library.
-That is done only where the structure of the tokenizer allows it, and the stages that do so compare
-a share of their texts with the tokenizer itself (`same_ids`).
+That is done only where the structure of the tokenizer allows it; stages that do so compare a share
+of their rows with those of the tokenizer itself.
 """
 
 import json
@@ -25,10 +25,6 @@ _LONG_SPACE = re.compile(rf"\s{{{_MUCH_SPACE}}}")
 
 class NotFast(Exception):
     """The tokenizer has a part that the fast encoder does not know."""
-
-
-class EncodersDiffer(Exception):
-    """The fast encoder gives other ids than the tokenizer."""
 
 
 class Encoder(Protocol):
@@ -93,24 +89,6 @@ class FastEncoder:
             text = unicodedata.normalize("NFC", text)
         ranks = self._encoding.encode_ordinary(text)
         return ranks if self._ids is None else [self._ids[rank] for rank in ranks]
-
-
-def require_same_ids(text: str, ids: Sequence[int], tokenizer: Encoder) -> None:
-    """Compare the ids of a text with those that the tokenizer itself gives.
-
-    Raises:
-        EncodersDiffer: they are not the same; shows where.
-    """
-    expected = tokenizer.encode(text)
-    if list(ids) != expected:
-        place = next(
-            (n for n, pair in enumerate(zip(ids, expected, strict=False)) if pair[0] != pair[1]),
-            min(len(ids), len(expected)),
-        )
-        raise EncodersDiffer(
-            f"at token {place}: {list(ids[place : place + 5])} instead of "
-            f"{expected[place : place + 5]} in {text[:80]!r}…"
-        )
 
 
 def _parts(tokenizer: Any) -> dict[str, Any]:

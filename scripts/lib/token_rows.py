@@ -8,7 +8,6 @@ Rows of a conversation where one is the beginning of the next become one row.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +94,7 @@ class RowMaker:
         """
         turns = conversation.turns
         answers = [n for n, turn in enumerate(turns) if turn.role == "gpt"]
-        if any(self._special_token.search(text) for text in _texts(conversation)):
+        if self.holds_special_token(conversation):
             return Tokenized((), Counter({"special_token": len(answers)}), 0)
         messages = self._renderer.messages(turns)
         tools = tool_list(conversation.tools)
@@ -119,18 +118,9 @@ class RowMaker:
                 rows.append(row)
         return Tokenized(tuple(rows), lost, left_out)
 
-    def encode(self, text: str) -> list[int]:
-        """Return the ids of a rendered text, as in the rows."""
-        return self._encoder.encode(text)
-
-    def texts(self, conversation: Conversation) -> Iterator[str]:
-        """Yield the texts that are encoded for a conversation."""
-        messages = self._renderer.messages(conversation.turns)
-        tools = tool_list(conversation.tools)
-        for position, turn in enumerate(conversation.turns):
-            if turn.role == "gpt":
-                with suppress(RenderError):
-                    yield from self._rendered(messages, tools, position)
+    def holds_special_token(self, conversation: Conversation) -> bool:
+        """Say whether any text of a conversation holds a special token of the tokenizer."""
+        return any(self._special_token.search(text) for text in _texts(conversation))
 
     def _row(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, position: int

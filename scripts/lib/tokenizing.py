@@ -18,15 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from lib.arrow_rows import ArrowWriter, RowBatch, content_digest
+from lib.chain_rows import ChainRowMaker
 from lib.conversation import Conversation
 from lib.digest import code_digest, digest
-from lib.encoding import (
-    EncodersDiffer,
-    FastEncoder,
-    NotFast,
-    TokenizerEncoder,
-    require_same_ids,
-)
+from lib.encoding import FastEncoder, NotFast, TokenizerEncoder
 from lib.files import read_json, remove, write_json
 from lib.jsonl import jsonl_writer
 from lib.pieces import Piece, pieces, read_piece
@@ -36,11 +31,15 @@ from lib.row_cache import RowCache
 from lib.token_rows import RowLimits, RowMaker, Tokenized, TokenRow
 
 CHECKED_SHARE = 64
-"""One conversation in so many, and the first of each piece, is encoded by the tokenizer too."""
+"""One conversation in so many, and the first of each piece, is made by the tokenizer too."""
 
 _FIRST_CHECKED = 4
 _EXAMPLES = 3
 SPLITS = ("train", "validation")
+
+
+class RowsDiffer(Exception):
+    """The fast way gives other rows than the tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +162,10 @@ def tokenize_conversations(
     """
     try:
         return _tokenize(job, corpus, folder, workers, patience, advance)
-    except EncodersDiffer as difference:
+    except RowsDiffer as difference:
         exact = Job(job.settings, job.target, job.cache, fast=False)
         stats, reused = _tokenize(exact, corpus, folder, workers, patience, advance)
-        stats["encoder"]["why"] = f"the fast encoder differs {difference}"
+        stats["encoder"]["why"] = f"the fast way differs {difference}"
         write_json(folder / "stats.json", stats)
         return stats, reused
 
@@ -228,8 +227,8 @@ def _tokenize(
 class _Workshop:
     """What a process prepares once."""
 
-    maker: RowMaker
-    exact: TokenizerEncoder
+    maker: RowMaker | ChainRowMaker
+    exact: RowMaker
     cache: RowCache
     encoder: dict[str, Any]
 
@@ -239,25 +238,38 @@ def _workshop(job: Job) -> _Workshop:
     settings = job.settings
     mode = ThinkingMode(settings.thinking, settings.preserve_thinking)
     renderer = Renderer(job.target, mode, settings.trust_remote_code)
-    exact = TokenizerEncoder(renderer.tokenizer)
     limits = RowLimits(settings.seq_length, settings.minimum_supervised_tokens)
-    try:
-        if not job.fast:
-            raise NotFast("not wanted")
-        encoder: FastEncoder | TokenizerEncoder = FastEncoder(renderer.tokenizer)
-        used: dict[str, Any] = {"name": "tiktoken", "checked_one_in": CHECKED_SHARE}
-    except NotFast as reason:
-        encoder, used = exact, {"name": "tokenizer", "why": str(reason)}
+    exact = RowMaker(renderer, TokenizerEncoder(renderer.tokenizer), limits)
+    maker, used = _maker(renderer, exact, limits) if job.fast else (exact, {"name": "tokenizer"})
     identity = digest(
         [
             tokenizer_digest(job.target),
             vars(settings),
-            used["name"],
+            used,
             code_digest("tokenize_conversations.py", environment="training.yaml"),
         ]
     )
     cache = RowCache(job.cache / identity[:16])
-    return _Workshop(RowMaker(renderer, encoder, limits), exact, cache, used)
+    return _Workshop(maker, exact, cache, used)
+
+
+def _maker(
+    renderer: Renderer, exact: RowMaker, limits: RowLimits
+) -> tuple[RowMaker | ChainRowMaker, dict[str, Any]]:
+    """Return the fastest way to make rows that tokenizer and template allow, and what it is."""
+    try:
+        encoder = FastEncoder(renderer.tokenizer)
+    except NotFast as reason:
+        return exact, {"name": "tokenizer", "why": str(reason)}
+    used = {"name": "tiktoken", "checked_one_in": CHECKED_SHARE}
+    try:
+        return ChainRowMaker(renderer, encoder, limits), {**used, "rendered": "once a chain"}
+    except NotFast as reason:
+        return RowMaker(renderer, encoder, limits), {
+            **used,
+            "rendered": "twice a turn",
+            "why": str(reason),
+        }
 
 
 def _tokenize_piece(job: Job, piece: Piece) -> _Part:
@@ -281,7 +293,7 @@ def _tokenize_piece(job: Job, piece: Piece) -> _Part:
             if workshop.encoder["name"] != "tokenizer" and (
                 number < _FIRST_CHECKED or key % CHECKED_SHARE == 0
             ):
-                _check(workshop, conversation)
+                _check(workshop, conversation, tokenized)
         split = conversation.split
         if split not in SPLITS:
             raise ValueError(
@@ -299,9 +311,19 @@ def _tokenize_piece(job: Job, piece: Piece) -> _Part:
     return _Part(batches, index, totals)
 
 
-def _check(workshop: _Workshop, conversation: Conversation) -> None:
-    for text in workshop.maker.texts(conversation):
-        require_same_ids(text, workshop.maker.encode(text), workshop.exact)
+def _check(workshop: _Workshop, conversation: Conversation, found: Tokenized) -> None:
+    """Compare the rows of a conversation with those of the tokenizer itself, the long way.
+
+    Raises:
+        RowsDiffer: they are not the same.
+    """
+    expected = workshop.exact.rows(conversation)
+    if found != expected:
+        place = next(
+            (n for n, (a, b) in enumerate(zip(found.rows, expected.rows, strict=False)) if a != b),
+            min(len(found.rows), len(expected.rows)),
+        )
+        raise RowsDiffer(f"in row {place} of {conversation.id}")
 
 
 def _count(totals: _Totals, conversation: Conversation, tokenized: Tokenized) -> None:

@@ -1,8 +1,10 @@
 """Token rows as the tests make them."""
 
+from contextlib import suppress
 from functools import cache
 
-from lib.encoding import FastEncoder, TokenizerEncoder
+from lib.chain_rows import ChainRowMaker
+from lib.encoding import FastEncoder, NotFast, TokenizerEncoder
 from lib.token_rows import RowLimits, RowMaker
 from lib.tokenizing import Job, TokenizeSettings, tokenize_conversations
 
@@ -13,14 +15,14 @@ def encoders(tokenizer):
 
 
 def rows_of(conversation, renderer, seq_length=4096, minimum=1):
-    """Return the rows of a conversation, which both encoders must agree on."""
+    """Return the rows of a conversation, which every way to make them must agree on."""
     limits = RowLimits(seq_length, minimum)
-    exact, fast = (
-        RowMaker(renderer, encoder, limits).rows(conversation)
-        for encoder in encoders(renderer.tokenizer)
-    )
-    assert exact == fast
-    return exact
+    exact, fast = encoders(renderer.tokenizer)
+    rows = RowMaker(renderer, exact, limits).rows(conversation)
+    assert RowMaker(renderer, fast, limits).rows(conversation) == rows
+    with suppress(NotFast):
+        assert ChainRowMaker(renderer, fast, limits).rows(conversation) == rows
+    return rows
 
 
 def tokenize_into(folder, corpus, target, workers=1, cache=None, **settings):

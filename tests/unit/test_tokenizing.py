@@ -159,7 +159,11 @@ def test_examples_of_lost_turns_are_named_by_source_and_reason(tmp_path, target)
 def test_the_encoder_that_was_used_is_named(tmp_path, target):
     corpus = corpus_of(tmp_path / "c.jsonl", [record(n) for n in range(10)])
     stats = tokenize_into(tmp_path / "data", corpus, target)
-    assert stats["encoder"] == {"name": "tiktoken", "checked_one_in": tokenizing.CHECKED_SHARE}
+    assert stats["encoder"] == {
+        "name": "tiktoken",
+        "checked_one_in": tokenizing.CHECKED_SHARE,
+        "rendered": "once a chain",
+    }
 
 
 def test_a_tokenizer_that_the_fast_encoder_does_not_know_is_used_itself(tmp_path, target):
@@ -171,6 +175,18 @@ def test_a_tokenizer_that_the_fast_encoder_does_not_know_is_used_itself(tmp_path
     corpus = corpus_of(tmp_path / "c.jsonl", [record(n) for n in range(10)])
     stats = tokenize_into(tmp_path / "data", corpus, copy)
     assert stats["encoder"] == {"name": "tokenizer", "why": "normalizer NFKC"}
+
+
+def test_a_template_that_is_not_known_is_rendered_turn_by_turn(tmp_path, target):
+    copy = tmp_path / "other"
+    shutil.copytree(target, copy)
+    path = copy / "chat_template.jinja"
+    path.write_text(path.read_text().replace("<|im_start|>", ">> "))
+    corpus = corpus_of(tmp_path / "c.jsonl", [record(n) for n in range(10)])
+    stats = tokenize_into(tmp_path / "data", corpus, copy)
+    assert stats["encoder"]["rendered"] == "twice a turn"
+    assert stats["encoder"]["why"] == "template: a turn does not begin with a special token"
+    assert stats["turns_supervised"] == 10
 
 
 def test_a_fast_encoder_that_differs_is_given_up_for_all_rows(tmp_path, target, monkeypatch):
@@ -187,7 +203,7 @@ def test_a_fast_encoder_that_differs_is_given_up_for_all_rows(tmp_path, target, 
     tokenizing._workshop.cache_clear()
     stats = tokenize_into(tmp_path / "wrong" / "data", corpus, target)
     assert stats["encoder"]["name"] == "tokenizer"
-    assert stats["encoder"]["why"].startswith("the fast encoder differs at token ")
+    assert stats["encoder"]["why"].startswith("the fast way differs in row 0 of s-")
     assert stats == read_json(tmp_path / "wrong" / "data" / "stats.json")
     wrong_contents = contents(tmp_path / "wrong" / "data")
     del right["stats.json"], wrong_contents["stats.json"]
