@@ -110,7 +110,10 @@ def write_records(path: Path, made: Sequence[Conversation], source: str = "s") -
 def run_stage(
     folder: Path, target: Path, corpus: Path, workers: int, cache: str
 ) -> tuple[float, float, dict[str, Any]]:
-    """Run the stage; return its seconds, the peak memory of its processes in GiB, its counts."""
+    """Run the stage; return its seconds, the peak memory of its processes in GiB, its counts.
+
+    Memory that processes share (libraries) is counted once.
+    """
     output = folder / "tokenized"
     settings = {"thinking": False, "preserve_thinking": False, "seq_length": SEQ_LENGTH}
     command = [
@@ -125,8 +128,8 @@ def run_stage(
     while process.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
             family = (process, *process.children(recursive=True))
-            peak = max(peak, sum(member.memory_info().rss for member in family))
-        time.sleep(0.1)
+            peak = max(peak, sum(member.memory_full_info().pss for member in family))
+        time.sleep(0.3)
     if process.returncode:
         sys.exit((folder / "log").read_text())
     return time.perf_counter() - start, peak / 2**30, read_json(output / "stats.json")

@@ -5,12 +5,12 @@ corpus. Rows of conversations that an earlier run tokenized in the same way are 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import numpy as np
@@ -23,7 +23,6 @@ from lib.conversation import Conversation
 from lib.digest import code_digest, digest
 from lib.encoding import FastEncoder, NotFast, TokenizerEncoder
 from lib.files import read_json, remove, write_json
-from lib.jsonl import jsonl_writer
 from lib.pieces import Piece, pieces, read_piece
 from lib.processes import in_workers
 from lib.rendering import Renderer, ThinkingMode
@@ -127,10 +126,10 @@ class _Totals:
 
 @dataclass(frozen=True)
 class _Part:
-    """The rows of a piece, for each split, and what is counted in it."""
+    """The rows of a piece and their lines of `rows.jsonl`, by split, and what is counted in it."""
 
     rows: dict[str, RowBatch]
-    index: dict[str, list[dict[str, Any]]]
+    index: dict[str, bytes]
     totals: _Totals
 
 
@@ -195,16 +194,15 @@ def _tokenize(
     with _fresh(folder):
         with (
             ArrowWriter(folder, SPLITS) as writer,
-            jsonl_writer(folder / "rows.jsonl") as first,
-            jsonl_writer(later) as second,
+            (folder / "rows.jsonl").open("wb") as first,
+            later.open("wb") as second,
         ):
             indexes = dict(zip(SPLITS, (first, second), strict=True))
             work = partial(_tokenize_piece, job)
             for part in in_workers(work, todo, min(workers, max(1, len(todo))), patience):
                 for split in SPLITS:
                     writer.write(split, part.rows[split])
-                    for entry in part.index[split]:
-                        indexes[split].write(entry)
+                    indexes[split].write(part.index[split])
                 totals.add(part.totals)
                 advance(part.totals.conversations)
         with (folder / "rows.jsonl").open("ab") as index_file, later.open("rb") as rest:
@@ -279,7 +277,7 @@ def _tokenize_piece(job: Job, piece: Piece) -> _Part:
     known = workshop.cache.find(keys)
     totals = _Totals(len(conversations), encoder=workshop.encoder)
     rows: dict[str, list[TokenRow]] = {split: [] for split in SPLITS}
-    index: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+    index: dict[str, list[bytes]] = {split: [] for split in SPLITS}
     made: dict[int, bytes] = {}
     for number, (conversation, key, value) in enumerate(
         zip(conversations, keys, known, strict=True)
@@ -301,14 +299,15 @@ def _tokenize_piece(job: Job, piece: Piece) -> _Part:
             )
         rows[split] += tokenized.rows
         index[split] += [
-            {"id": conversation.id, "split": split, "turns": row.turns} for row in tokenized.rows
+            _JSON({"id": conversation.id, "split": split, "turns": row.turns}) + b"\n"
+            for row in tokenized.rows
         ]
         _count(totals, conversation, tokenized)
     workshop.cache.add(made)
     batches = {split: RowBatch.of(rows[split]) for split in SPLITS}
     supervised = [batch.ids[batch.mask == 1] for batch in batches.values()]
     totals.frequencies = np.bincount(np.concatenate(supervised))
-    return _Part(batches, index, totals)
+    return _Part(batches, {split: b"".join(index[split]) for split in SPLITS}, totals)
 
 
 def _check(workshop: _Workshop, conversation: Conversation, found: Tokenized) -> None:
@@ -357,6 +356,7 @@ class _Packed(msgspec.Struct, array_like=True):
     reasoning_left_out: int
 
 
+_JSON = msgspec.json.Encoder().encode
 _PACK = msgspec.msgpack.Encoder().encode
 _UNPACK = msgspec.msgpack.Decoder(_Packed).decode
 
@@ -372,7 +372,7 @@ def _packed(tokenized: Tokenized) -> bytes:
 def _unpacked(value: bytes) -> Tokenized:
     packed = _UNPACK(value)
     rows = tuple(
-        TokenRow(tuple(np.frombuffer(row.ids, "<i4").tolist()), row.spans, row.turns)
+        TokenRow(cast(Sequence[int], np.frombuffer(row.ids, "<i4")), row.spans, row.turns)
         for row in packed.rows
     )
     return Tokenized(rows, Counter(packed.lost), packed.reasoning_left_out)

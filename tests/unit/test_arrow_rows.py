@@ -1,6 +1,10 @@
 """Token rows on disk, as datasets and speculators read them."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import datasets
 import pytest
@@ -215,3 +219,37 @@ def test_shards_of_an_earlier_run_do_not_stay(tmp_path, target, monkeypatch):
     tokenize_into(tmp_path / "data", corpus_of(tmp_path / "few.jsonl", many[:2]), target)
     assert len(list((tmp_path / "data").glob("*.arrow"))) == 2
     assert len(datasets.load_from_disk(tmp_path / "data")) == 4
+
+
+def test_speculators_own_command_makes_the_same_samples_of_the_same_rows(tmp_path, target):
+    """`prepare-data` takes rows that are tokenized; it may put them in another order."""
+    records = [record(n, "train" if n % 4 else "validation") for n in range(12)]
+    tokenize_into(tmp_path / "ours", corpus_of(tmp_path / "c.jsonl", records), target)
+    with jsonl_writer(tmp_path / "rows.jsonl") as writer:
+        for ids, mask, _ in read_token_rows(tmp_path / "ours"):
+            writer.write({"input_ids": ids, "loss_mask": mask})
+    command = [
+        *(str(Path(sys.executable).with_name("speculators")), "prepare-data"),
+        *("--model", str(target), "--data", str(tmp_path / "rows.jsonl")),
+        *("--output", str(tmp_path / "theirs"), "--seq-length", "4096"),
+        *("--num-preprocessing-workers", "1"),
+    ]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert result.returncode == 0, result.stderr[-2000:]
+    samples = []
+    for name in ("ours", "theirs"):
+        data = ArrowDataset(max_len=4096, datapath=tmp_path / name).data
+        samples.append(
+            sorted(
+                tuple(
+                    (key, str(row[key].dtype), tuple(row[key].flatten().tolist())) for key in KEYS
+                )
+                for row in data
+            )
+        )
+    assert samples[0] == samples[1]
+    assert len(samples[0]) == 24
+
+
+KEYS = ("input_ids", "loss_mask", "seq_len")
