@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,7 +26,7 @@ from lib.documentation import (
     meanings_table,
     stage_picture,
 )
-from lib.merging import DROP_REASONS, Merged, MergeSettings, merge_sources
+from lib.merging import DROP_REASONS, Merged, MergeSettings, merge_sources, unwatched
 from lib.normalizing import NormalizeSettings, normalize_source
 from lib.settings import read_settings
 
@@ -111,15 +110,8 @@ def _merge(config: dict[str, Any], folder: Path) -> dict[str, Any]:
         [Path(path) for path in evaluation_files(config, Path.cwd())],
         Merged(folder / "corpus", folder / "dropped", folder / "stats"),
         workers=1,
-        watch=lambda what, total: nullcontext(Unwatched()),
+        watch=unwatched,
     )
-
-
-class Unwatched:
-    """Progress that nobody looks at."""
-
-    def advance(self, steps: int = 1) -> None:
-        """Do nothing."""
 
 
 if __name__ == "__main__":

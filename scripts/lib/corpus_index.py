@@ -125,7 +125,7 @@ def build_index(
     """
     todo = [(source, piece) for source, path in enumerate(paths) for piece in pieces(path)]
     parts = []
-    for part in in_workers(partial(_index, settings), todo, min(workers, max(1, len(todo)))):
+    for part in in_workers(partial(_index, settings), todo, workers):
         advance(len(part))
         parts.append(part)
     return _in_order(_joined([_index_of([], 0, settings), *parts]))
@@ -213,7 +213,10 @@ def _index_of(
         fingerprint=_hashes(int(c.id[-16:], 16) for c in conversations),
         content=_hashes(chain[-1] for chain in chains),
         beginnings=_hashes(identity for chain in chains for identity in chain[:-1]),
-        prompt=_hashes(_prompt_identity(conversation) for conversation in conversations),
+        prompt=_hashes(
+            Question((with_single_spaces(c.prompt()),), one.questions.tools).identity()
+            for c, one in zip(conversations, heard, strict=True)
+        ),
         opening=_hashes(openings),
         questions=_hashes(questions),
         contamination=_contaminated(conversations, _contamination(settings)),
@@ -233,11 +236,6 @@ def _chain(conversation: Conversation) -> list[int]:
         state.update(_ENCODE(turn))
         identities.append(state.intdigest())
     return identities
-
-
-def _prompt_identity(conversation: Conversation) -> int:
-    text = with_single_spaces(conversation.prompt())
-    return xxh3_64_intdigest("\n".join((text, *_tool_names(conversation))).encode())
 
 
 def _tool_names(conversation: Conversation) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ result is the same on every machine and with any number of processes.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
@@ -97,6 +97,16 @@ class Steps(Protocol):
 
 Watch = Callable[[str, int | None], AbstractContextManager[Steps]]
 """Shows the progress of something with so many steps (None if unknown)."""
+
+
+class _Unwatched:
+    def advance(self, steps: int = 1) -> None:
+        pass
+
+
+def unwatched(what: str, total: int | None) -> AbstractContextManager[Steps]:
+    """Watch progress that nobody looks at."""
+    return nullcontext(_Unwatched())
 
 
 def merge_sources(

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -59,8 +60,9 @@ def in_workers(
 ) -> Iterator[Result]:
     """Yield `work(item)` for each item, in the order of the items, from `workers` processes.
 
-    Few items are under way at a time, so neither items nor results pile up. With one worker the
-    work is done here. `work` must be importable by name, as for any pool of processes.
+    Few items are under way at a time, so neither items nor results pile up. No more workers are
+    started than there are items, and for one the work is done here. `work` must be importable by
+    name, as for any pool of processes.
 
     Args:
         patience: seconds to wait for a result, for ever if None.
@@ -69,7 +71,11 @@ def in_workers(
         TimeoutError: there was no result in time; names the item.
         OSError: a worker was killed, as it is where memory runs out.
     """
-    if workers == 1:
+    items = iter(items)
+    first = list(islice(items, workers))
+    items = chain(first, items)
+    workers = len(first)
+    if workers <= 1:
         yield from map(work, items)
         return
     context = multiprocessing.get_context("spawn")

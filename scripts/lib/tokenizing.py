@@ -7,7 +7,7 @@ corpus. Rows of conversations that an earlier run tokenized in the same way are 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, cast
@@ -159,11 +159,18 @@ def tokenize_conversations(
         ValueError: no row is left for training, or none for validation; or a line is no record.
         TimeoutError: a piece took longer than it may; names it.
     """
+    tokenize = partial(
+        _tokenize,
+        corpus=corpus,
+        folder=folder,
+        workers=workers,
+        patience=patience,
+        advance=advance,
+    )
     try:
-        return _tokenize(job, corpus, folder, workers, patience, advance)
+        return tokenize(job)
     except RowsDiffer as difference:
-        exact = Job(job.settings, job.target, job.cache, fast=False)
-        stats, reused = _tokenize(exact, corpus, folder, workers, patience, advance)
+        stats, reused = tokenize(replace(job, fast=False))
         stats["encoder"]["why"] = f"the fast way differs {difference}"
         write_json(folder / "stats.json", stats)
         return stats, reused
@@ -189,7 +196,6 @@ def _tokenize(
     advance: Callable[[int], None],
 ) -> tuple[dict[str, Any], int]:
     totals = _Totals()
-    todo = list(pieces(corpus))
     later = folder / "validation.jsonl"
     with _fresh(folder):
         with (
@@ -199,7 +205,7 @@ def _tokenize(
         ):
             indexes = dict(zip(SPLITS, (first, second), strict=True))
             work = partial(_tokenize_piece, job)
-            for part in in_workers(work, todo, min(workers, max(1, len(todo))), patience):
+            for part in in_workers(work, pieces(corpus), workers, patience):
                 for split in SPLITS:
                     writer.write(split, part.rows[split])
                     indexes[split].write(part.index[split])

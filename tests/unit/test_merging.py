@@ -2,7 +2,7 @@
 
 import json
 import random
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from lib.merging import (
     NearDuplicates,
     SourceShare,
     merge_sources,
+    unwatched,
 )
 
 RUN = " ".join(f"word{n}" for n in range(13))
@@ -43,13 +44,6 @@ def wordy(seed, words=30):
     return [f"{topic}{seed}" for topic in random.Random(seed).choices(TOPICS, k=4)] + [
         f"w{seed}x{n}" for n in range(words - 4)
     ]
-
-
-class Ignored:
-    """Takes progress and does nothing with it."""
-
-    def advance(self, steps=1):
-        """Do nothing."""
 
 
 class Merge:
@@ -216,7 +210,7 @@ def test_a_line_that_is_no_record_stops_the_merge_and_is_named(tmp_path):
                 [],
                 outputs,
                 1,
-                lambda what, total: nullcontext(Ignored()),
+                unwatched,
             )
         assert not outputs.corpus.exists()
 
@@ -490,7 +484,7 @@ def test_a_broken_evaluation_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"prompts\.jsonl: prompt 0 needs id and conversations"):
         merge_sources(
             *(MergeSettings((SourceShare("a"),)), [tmp_path / "a.jsonl"], [prompts]),
-            *(outputs, 1, lambda what, total: nullcontext(Ignored())),
+            *(outputs, 1, unwatched),
         )
 
 

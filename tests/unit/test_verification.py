@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections import Counter
-from contextlib import nullcontext
 
 import pyarrow as pa
 import pytest
@@ -14,7 +13,7 @@ from lib.arrow_rows import content_digest, describe_shard, read_token_rows, shar
 from lib.conversation import Conversation, ToolCall, Turn, to_record
 from lib.files import read_json, write_json
 from lib.jsonl import jsonl_writer, read_jsonl
-from lib.merging import Merged, MergeSettings, SourceShare, merge_sources
+from lib.merging import Merged, MergeSettings, SourceShare, merge_sources, unwatched
 from lib.normalizing import NormalizeSettings, normalize_source
 from lib.rendering import Renderer, ThinkingMode
 from lib.stamp import require_stamp
@@ -34,13 +33,6 @@ def ignore(steps):
 
 SOURCES = ("one", "two", "three")
 SEQ_LENGTH = 256
-
-
-class Ignored:
-    """Takes progress and does nothing with it."""
-
-    def advance(self, steps=1):
-        """Do nothing."""
 
 
 class Run:
@@ -166,7 +158,7 @@ def good(tmp_path_factory, target, render):
             run.stages.corpus, *(run.stages.merged / n for n in ("dropped.jsonl", "stats.json"))
         ),
         workers=1,
-        watch=lambda what, total: nullcontext(Ignored()),
+        watch=unwatched,
     )
     tokenize_into(run.stages.tokenized, run.stages.corpus, target, seq_length=SEQ_LENGTH)
     return run
