@@ -43,7 +43,8 @@ from lib.encoding import TokenizerEncoder  # noqa: E402
 from lib.files import describe_files, read_json, write_json  # noqa: E402
 from lib.jsonl import jsonl_writer  # noqa: E402
 from lib.rendering import Renderer, ThinkingMode  # noqa: E402
-from lib.token_rows import RowLimits, RowMaker, TokenRow  # noqa: E402
+from lib.token_rows import RowLimits, TokenRow  # noqa: E402
+from lib.turn_rows import RowMaker  # noqa: E402
 from lib.vllm_server import Server, vllm_server  # noqa: E402
 
 SEQ_LENGTH = 32768

@@ -5,8 +5,10 @@ from pathlib import Path
 
 from lib.console import stage
 from lib.jsonl import count_lines
+from lib.piece_rows import Job
 from lib.settings import read_settings
-from lib.tokenizing import Job, TokenizeSettings, tokenize_conversations
+from lib.token_rows import TokenizeSettings
+from lib.tokenizing import tokenize_conversations
 
 
 def main() -> None:

@@ -52,10 +52,12 @@ class RowBatch:
         """Return the batch of some rows."""
         lengths = np.array([len(row.ids) for row in rows], np.int32)
         ids = np.concatenate([np.zeros(0, np.int32), *(np.asarray(row.ids) for row in rows)])
-        mask = np.zeros(len(ids), np.uint8)
-        for row, start in zip(rows, np.cumsum(lengths) - lengths, strict=True):
-            for first, end in row.spans:
-                mask[start + first : start + end] = 1
+        offsets = np.repeat(np.cumsum(lengths) - lengths, [len(row.spans) for row in rows])
+        spans = np.array([span for row in rows for span in row.spans], np.int64).reshape(-1, 2)
+        edges = np.zeros(len(ids) + 1, np.int8)
+        edges[offsets + spans[:, 0]] += 1
+        edges[offsets + spans[:, 1]] -= 1
+        mask = np.cumsum(edges[:-1], dtype=np.int8).view(np.uint8)
         return cls(ids.astype(np.int32), mask, lengths)
 
 

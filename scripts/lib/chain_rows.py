@@ -17,7 +17,8 @@ from typing import Any
 from lib.conversation import Conversation
 from lib.encoding import FastEncoder, NotFast
 from lib.rendering import Renderer, RenderError, tool_list
-from lib.token_rows import RowLimits, RowMaker, Tokenized, TokenRow
+from lib.token_rows import RowLimits, Tokenized, TokenRow
+from lib.turn_rows import RowMaker
 
 
 @dataclass(frozen=True)

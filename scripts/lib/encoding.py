@@ -5,13 +5,13 @@ That is done only where the structure of the tokenizer allows it; stages that do
 of their rows with those of the tokenizer itself.
 """
 
-import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
 from typing import Any, Protocol
 
+import msgspec
 import tiktoken
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
@@ -95,7 +95,7 @@ def _parts(tokenizer: Any) -> dict[str, Any]:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise NotFast("the tokenizer is not one of the tokenizers library")
-    parts: dict[str, Any] = json.loads(backend.to_str())
+    parts: dict[str, Any] = msgspec.json.decode(backend.to_str())
     if parts["truncation"] or parts["padding"]:
         raise NotFast("it truncates or pads")
     if backend.encode_special_tokens:
@@ -159,18 +159,15 @@ def _ranks(model: Mapping[str, Any], added: Set[str]) -> tuple[dict[bytes, int],
         if model.get(name):
             raise NotFast(f"model with {name}")
     vocabulary: dict[str, int] = model["vocab"]
-    letters = {letter: bytes([byte]) for byte, letter in bytes_to_unicode().items()}
-    if missing := [letter for letter in letters if letter not in vocabulary]:
+    letters = bytes_to_unicode()
+    if missing := [letter for letter in letters.values() if letter not in vocabulary]:
         raise NotFast(f"{len(missing)} bytes that are no token")
-    order = sorted(letters, key=lambda letter: vocabulary[letter])
-    order += dict.fromkeys(
-        "".join(pair) if isinstance(pair, list) else pair.replace(" ", "", 1)
-        for pair in model["merges"]
-    )
+    merges = [pair.split(" ", 1) if isinstance(pair, str) else pair for pair in model["merges"]]
+    order = sorted(letters.values(), key=vocabulary.__getitem__)
+    order += dict.fromkeys(map("".join, merges))
     if model["ignore_merges"]:  # then words that are a token count as such without any merge
         order += sorted(set(vocabulary) - set(order) - added, key=vocabulary.__getitem__)
     ids = [vocabulary[token] for token in order]
-    ranks = {
-        b"".join(letters[letter] for letter in token): rank for rank, token in enumerate(order)
-    }
+    as_bytes = {ord(letter): byte for byte, letter in letters.items()}
+    ranks = {token.translate(as_bytes).encode("latin-1"): rank for rank, token in enumerate(order)}
     return ranks, None if ids == list(range(len(ids))) else ids

@@ -1,10 +1,13 @@
 """Files of records in pieces of whole lines, for several processes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from lib.conversation import Conversation, from_line
+
+Parsed = TypeVar("Parsed")
 
 PIECE_BYTES = 4 << 20
 """Bytes of records that a process reads at a time."""
@@ -40,13 +43,27 @@ def read_piece(piece: Piece) -> Iterator[tuple[Conversation, int, int]]:
     Raises:
         ValueError: a line is no record; names the file and the byte where the line starts.
     """
+    return parse_piece(piece, from_line)
+
+
+def parse_piece(
+    piece: Piece, parse: Callable[[bytes], Parsed]
+) -> Iterator[tuple[Parsed, int, int]]:
+    """Yield what `parse` makes of each line of a piece, where the line starts, and its length.
+
+    Args:
+        parse: raises a `ValueError` where a line is no record.
+
+    Raises:
+        ValueError: a line is no record; names the file and the byte where the line starts.
+    """
     offset = piece.start
     with piece.path.open("rb") as file:
         file.seek(piece.start)
         for line in file.read(piece.end - piece.start).splitlines(keepends=True):
             try:
-                conversation = from_line(line)
+                parsed = parse(line)
             except ValueError as error:
                 raise ValueError(f"{piece.path}: the line at byte {offset}: {error}") from error
-            yield conversation, offset, len(line)
+            yield parsed, offset, len(line)
             offset += len(line)

@@ -23,11 +23,12 @@ from lib.jsonl import read_jsonl
 from lib.mask_audit import AuditedRow, audit
 from lib.pieces import pieces, read_piece
 from lib.rendering import Renderer
+from lib.row_counts import training_ratio
 from lib.row_display import marked
 from lib.stamp import sample_digest, tokenizer_files
 from lib.target_facts import read_facts
-from lib.token_rows import TOO_LONG, RowLimits, RowMaker
-from lib.tokenizing import training_ratio
+from lib.token_rows import TOO_LONG, RowLimits
+from lib.turn_rows import RowMaker
 from lib.words import question_words
 
 

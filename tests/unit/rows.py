@@ -5,8 +5,10 @@ from functools import cache
 
 from lib.chain_rows import ChainRowMaker
 from lib.encoding import FastEncoder, NotFast, TokenizerEncoder
-from lib.token_rows import RowLimits, RowMaker
-from lib.tokenizing import Job, TokenizeSettings, tokenize_conversations
+from lib.piece_rows import Job
+from lib.token_rows import RowLimits, TokenizeSettings
+from lib.tokenizing import tokenize_conversations
+from lib.turn_rows import RowMaker
 
 
 @cache

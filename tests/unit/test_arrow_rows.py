@@ -20,8 +20,8 @@ from lib import arrow_rows, pieces
 from lib.arrow_rows import ArrowWriter, RowBatch, content_digest, read_token_rows
 from lib.files import read_json
 from lib.jsonl import jsonl_writer, read_jsonl
+from lib.row_counts import training_ratio
 from lib.token_rows import TokenRow
-from lib.tokenizing import training_ratio
 
 
 def some_rows(count, first=0):

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from rows import tokenize_into
 
-from lib import encoding, tokenizing
+from lib import encoding, piece_rows
 from lib.files import read_json, write_json
 from lib.jsonl import jsonl_writer, read_jsonl
+from lib.piece_rows import Job
 from lib.row_cache import RowCache
 from lib.target import TargetLocation, write_manifest
-from lib.tokenizing import Job, TokenizeSettings, tokenize_conversations
+from lib.token_rows import TokenizeSettings
+from lib.tokenizing import tokenize_conversations
 
 
 def record(number, source="s"):
@@ -63,7 +65,7 @@ class Runs:
     def __call__(self, records, target=None, **settings):
         self.count += 1
         keys = {"thinking": False, "preserve_thinking": False, **settings}
-        tokenizing._workshop.cache_clear()  # as a new process
+        piece_rows._workshop.cache_clear()  # as a new process
         stats, reused = tokenize_conversations(
             Job(TokenizeSettings(**keys), target or self.target, self.folder / "cache"),
             corpus_of(self.folder / "c.jsonl", records),
@@ -161,7 +163,7 @@ def test_the_encoder_that_was_used_is_named(tmp_path, target):
     stats = tokenize_into(tmp_path / "data", corpus, target)
     assert stats["encoder"] == {
         "name": "tiktoken",
-        "checked_one_in": tokenizing.CHECKED_SHARE,
+        "checked_one_in": piece_rows.CHECKED_SHARE,
         "rendered": "once a chain",
     }
 
@@ -200,7 +202,7 @@ def test_a_fast_encoder_that_differs_is_given_up_for_all_rows(tmp_path, target, 
         return [*ids[:-1], 0] if "Answer 3" in text else ids
 
     monkeypatch.setattr(encoding.FastEncoder, "encode", wrong)
-    tokenizing._workshop.cache_clear()
+    piece_rows._workshop.cache_clear()
     stats = tokenize_into(tmp_path / "wrong" / "data", corpus, target)
     assert stats["encoder"]["name"] == "tokenizer"
     assert stats["encoder"]["why"].startswith("the fast way differs in row 0 of s-")
@@ -208,7 +210,7 @@ def test_a_fast_encoder_that_differs_is_given_up_for_all_rows(tmp_path, target, 
     wrong_contents = contents(tmp_path / "wrong" / "data")
     del right["stats.json"], wrong_contents["stats.json"]
     assert wrong_contents == right
-    tokenizing._workshop.cache_clear()
+    piece_rows._workshop.cache_clear()
 
 
 def test_a_record_that_does_not_come_from_the_merge_is_refused(tmp_path, target):

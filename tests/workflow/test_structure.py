@@ -22,7 +22,7 @@ from lib.report import ReportSettings
 from lib.responding import ResponseSettings
 from lib.settings import read_settings
 from lib.target import TargetLocation
-from lib.tokenizing import TokenizeSettings
+from lib.token_rows import TokenizeSettings
 from lib.training import TrainSettings
 from lib.verification import VerifySettings
 from workflow.project import ROOT, Project
