@@ -79,7 +79,8 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
             return {**mode, **config["tokenize"]}
         case "verify_dataset":
             runs = _pick(config["merge"], "shared_words", "shared_code_tokens")
-            return {**config["verify"], **runs, **mode, **config["tokenize"]}
+            limits = {e["name"]: e["limits"] for e in config["sources"] if "limits" in e}
+            return {**config["verify"], "limits": limits, **runs, **mode, **config["tokenize"]}
         case "extract_hidden_states":
             layers = {"layer_ids": train["target_layer_ids"]}
             return {**config["hidden_states"], **layers, **trust}

@@ -39,12 +39,14 @@ class SourceCounts:
     """What became of the turns of one source.
 
     Attributes:
-        turns: turns of the target.
+        conversations: conversations read.
+        turns: turns of the target in them.
         lost: those that gave no row, by reason.
         examples: ids of conversations with such turns, by reason.
         sides: by split.
     """
 
+    conversations: int = 0
     turns: int = 0
     lost: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
@@ -52,6 +54,7 @@ class SourceCounts:
 
     def add(self, other: "SourceCounts") -> None:
         """Add the numbers of conversations that follow."""
+        self.conversations += other.conversations
         self.turns += other.turns
         self.lost.update(other.lost)
         for reason, ids in other.examples.items():
@@ -70,7 +73,6 @@ class Totals:
         frequencies: how often each id is supervised.
     """
 
-    conversations: int = 0
     reused: int = 0
     reasoning_left_out: int = 0
     sources: dict[str, SourceCounts] = field(default_factory=dict)
@@ -78,11 +80,11 @@ class Totals:
 
     def count(self, name: str, source: str, split: str, tokenized: Tokenized) -> None:
         """Count the rows of one conversation, whose id is `name`."""
-        self.conversations += 1
         self.reasoning_left_out += tokenized.reasoning_left_out
         counts = self.sources.get(source)
         if counts is None:
             counts = self.sources[source] = SourceCounts()
+        counts.conversations += 1
         if tokenized.lost:
             counts.turns += tokenized.lost.total()
             counts.lost.update(tokenized.lost)
@@ -105,13 +107,17 @@ class Totals:
 
     def add(self, other: "Totals") -> None:
         """Add the numbers of the piece that follows."""
-        self.conversations += other.conversations
         self.reused += other.reused
         self.reasoning_left_out += other.reasoning_left_out
         for source, counts in other.sources.items():
             self.sources.setdefault(source, SourceCounts()).add(counts)
         length = max(len(self.frequencies), len(other.frequencies))
         self.frequencies = _longer(self.frequencies, length) + _longer(other.frequencies, length)
+
+    @property
+    def conversations(self) -> int:
+        """Number of conversations read."""
+        return sum(counts.conversations for counts in self.sources.values())
 
     def stats(self) -> dict[str, Any]:
         """Return the counts as they stand in `stats.json`.
@@ -154,6 +160,7 @@ def training_ratio(train_rows: int, rows: int) -> float:
 
 def _source(counts: SourceCounts) -> dict[str, Any]:
     return {
+        "conversations_in": counts.conversations,
         "turns": counts.turns,
         "turns_lost_by_reason": dict(sorted(counts.lost.items())),
         "examples": dict(sorted(counts.examples.items())),

@@ -7,7 +7,7 @@ if every check holds; it holds no time and no path, so equal data gives equal by
 import heapq
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +17,34 @@ from xxhash import xxh3_64_intdigest
 
 from lib.arrow_rows import FEATURES, content_digest, describe_shard, read_columns, shard_names
 from lib.contamination import Contamination, read_prompts
+from lib.conversation import Conversation
 from lib.encoding import TokenizerEncoder
 from lib.files import read_json, remove, write_json, write_text
 from lib.jsonl import read_jsonl
 from lib.mask_audit import AuditedRow, audit
 from lib.pieces import pieces, read_piece
 from lib.rendering import Renderer
-from lib.row_counts import training_ratio
+from lib.row_counts import SPLITS, training_ratio
 from lib.row_display import marked
+from lib.source_limits import SourceLimits, breaches, total
 from lib.stamp import sample_digest, tokenizer_files
 from lib.target_facts import read_facts
-from lib.token_rows import TOO_LONG, RowLimits
+from lib.token_rows import RowLimits
 from lib.turn_rows import RowMaker
+from lib.verification_page import page, source_table
 from lib.words import question_words
 
 
 @dataclass(frozen=True)
-class VerifySettings:
-    """The limits of a good data set; config/README.md says what the keys mean."""
+class VerifySettings(SourceLimits):
+    """The limits of a good data set; config/README.md says what the keys mean.
 
-    minimum_supervised_share: float = 0.01
-    maximum_supervised_share: float = 0.95
+    Attributes:
+        limits: limits of single sources, by their names, instead of those for all.
+    """
+
+    limits: dict[str, dict[str, float]] = field(default_factory=dict)
     maximum_lost_share: float = 0.5
-    maximum_truncated_share: float = 0.5
-    minimum_rows: int = 1
     audited_rows: int = 200
     thinking: bool = False
     preserve_thinking: bool = False
@@ -49,6 +53,12 @@ class VerifySettings:
     shared_words: int = 13
     shared_code_tokens: int = 30
     trust_remote_code: bool = False
+
+    def limits_of(self, source: str) -> SourceLimits:
+        """Return the limits of a source: its own, and for the rest those for all."""
+        names = [limit.name for limit in fields(SourceLimits)]
+        own = self.limits.get(source, {})
+        return SourceLimits(**{name: own.get(name, getattr(self, name)) for name in names})
 
 
 @dataclass(frozen=True)
@@ -111,18 +121,22 @@ def verify_dataset(
     stats = read_json(stages.tokenized / "stats.json")
     checks = [_check_shards(stages.tokenized, stats)]
     _require(checks)  # rows of damaged shards cannot be read
-    corpus = _read_corpus(settings, stages)
-    index = _read_index(settings, stages.tokenized / "rows.jsonl", corpus.sides)
+    sources = {counts["source"]: counts for counts in map(read_json, stages.sources)}
+    index = _read_index(settings, stages.tokenized / "rows.jsonl")
+    corpus = _read_corpus(settings, stages, index)
     sample, *row_checks = _check_rows(stages, stats, index.sample, advance)
     checks += [
         *row_checks,
-        _check_chain(stages, stats, index),
+        _check_chain(stages, sources, stats, index),
         _check_split(stats, corpus, index),
         Check("no evaluation prompt is in the data", corpus.contaminated),
-        _check_limits(settings, stages, stats, index),
+        _check_limits(settings, stages, sources, stats, index),
     ]
     _require(checks)
-    rows = _sampled_rows(stages.corpus, index.sample, sample)
+    rows = [
+        (entry, AuditedRow(*sample[row], entry.turns, corpus.sampled[entry.id]))
+        for row, entry in index.sample.items()
+    ]
     audits = [_check_masks(settings, rows, renderer), _check_remade(settings, rows, renderer)]
     _require(audits)
     checks += audits
@@ -136,7 +150,9 @@ def verify_dataset(
         },
         "tokenizer": tokenizer_files(stages.target),
     }
-    write_text(report, _report(result, stats, rows, renderer))
+    journey = _journey(stages, sources, stats)
+    audited = {f"row {entry.row} of {entry.id}": row for entry, row in rows}
+    write_text(report, page(result["checks"], journey, stats, audited, renderer.decode))
     write_json(stamp, result)
     return result
 
@@ -187,21 +203,26 @@ class _Corpus:
     """What the records say.
 
     Attributes:
-        sides: the split of each conversation by its id.
         twice: conversations or questions that are on both sides.
+        elsewhere: conversations whose rows are not on their side, or that have rows and are not
+            there.
         contaminated: conversations that share a run with an evaluation prompt.
+        sampled: the conversations of the sampled rows by their ids.
     """
 
-    sides: dict[str, str]
-    twice: list[str]
-    contaminated: list[str]
+    twice: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+    contaminated: list[str] = field(default_factory=list)
+    sampled: dict[str, Conversation] = field(default_factory=dict)
 
 
-def _read_corpus(settings: VerifySettings, stages: Stages) -> _Corpus:
+def _read_corpus(settings: VerifySettings, stages: Stages, index: "_Index") -> _Corpus:
     contamination = Contamination(
         read_prompts(stages.evaluation), settings.shared_words, settings.shared_code_tokens
     )
-    corpus = _Corpus({}, [], [])
+    corpus = _Corpus()
+    wanted = {entry.id for entry in index.sample.values()}
+    sides: dict[str, str] = {}
     questions: dict[int, str] = {}
     for piece in pieces(stages.corpus):
         asked: list[str] = []
@@ -209,10 +230,12 @@ def _read_corpus(settings: VerifySettings, stages: Stages) -> _Corpus:
         for conversation, _, _ in read_piece(piece):
             split = str(conversation.split)
             question = " ".join(question_words(conversation.prompt()))
-            known = corpus.sides.setdefault(conversation.id, split)
+            known = sides.setdefault(conversation.id, split)
             family = questions.setdefault(xxh3_64_intdigest(question.encode()), split)
             if known != split or family != split:
                 corpus.twice.append(f"{conversation.id} or its question is on both sides")
+            if conversation.id in wanted:
+                corpus.sampled[conversation.id] = conversation
             texts = [turn.text for turn in conversation.turns if turn.role == "human"]
             asked += texts
             owners += [conversation.id] * len(texts)
@@ -220,6 +243,11 @@ def _read_corpus(settings: VerifySettings, stages: Stages) -> _Corpus:
             f"{owners[shared.text]} shares {shared.run!r} with evaluation prompt {shared.prompt}"
             for shared in contamination.find(asked)
         ]
+    corpus.elsewhere += [
+        f"rows of {name} are in {split}, the conversation is in {sides.get(name, 'no record')}"
+        for name, split in index.sides.items()
+        if sides.get(name) != split
+    ]
     return corpus
 
 
@@ -243,20 +271,21 @@ class _Index:
     Attributes:
         rows: their number on each side.
         mixed: whether a training row stands behind a validation row.
-        elsewhere: rows that are not on the side of their conversation.
+        sides: the side of each conversation that has rows, by its id.
+        torn: conversations with rows on both sides.
         sample: the rows to audit, by their number.
     """
 
     rows: Counter[str] = field(default_factory=Counter)
     mixed: bool = False
-    elsewhere: list[str] = field(default_factory=list)
+    sides: dict[str, str] = field(default_factory=dict)
+    torn: list[str] = field(default_factory=list)
     turns: int = 0
-    conversations: set[str] = field(default_factory=set)
     by_source: Counter[str] = field(default_factory=Counter)
     sample: dict[int, _Entry] = field(default_factory=dict)
 
 
-def _read_index(settings: VerifySettings, path: Path, sides: Mapping[str, str]) -> _Index:
+def _read_index(settings: VerifySettings, path: Path) -> _Index:
     """Read the index; of each source the rows with the smallest hashes are the sample."""
     index = _Index()
     chosen: dict[str, list[tuple[int, int, _Entry]]] = {}
@@ -266,10 +295,9 @@ def _read_index(settings: VerifySettings, path: Path, sides: Mapping[str, str]) 
         index.rows[split] += 1
         index.mixed |= split == "train" and index.rows["validation"] > 0
         index.turns += len(entry.turns)
-        index.conversations.add(entry.id)
         index.by_source[entry.source] += 1
-        if sides.get(entry.id) != split:
-            index.elsewhere.append(f"a row of {entry.id} is not on the side of its conversation")
+        if index.sides.setdefault(entry.id, split) != split:
+            index.torn.append(f"rows of {entry.id} are on both sides")
         rank = xxh3_64_intdigest(f"{entry.id} {entry.turns}".encode())
         kept = chosen.setdefault(entry.source, [])
         if len(kept) < settings.audited_rows:
@@ -321,8 +349,7 @@ def _check_rows(
     counts += [
         f"{key}: {found_} in all sources together, {stats[key]} recorded"
         for key in ("rows", "tokens", "supervised_tokens")
-        if (found_ := sum(side[key] for sides in _sides(stats).values() for side in sides))
-        != stats[key]
+        if (found_ := sum(total(counts, key) for counts in stats["sources"].values())) != stats[key]
     ]
     recorded = torch.load(stages.tokenized / "token_freq.pt", weights_only=True)
     present = np.flatnonzero(frequencies)
@@ -335,7 +362,9 @@ def _check_rows(
     )
 
 
-def _check_chain(stages: Stages, stats: dict[str, Any], index: _Index) -> Check:
+def _check_chain(
+    stages: Stages, sources: Mapping[str, Any], stats: dict[str, Any], index: _Index
+) -> Check:
     """Follow every raw row through all stages."""
     problems: list[str] = []
 
@@ -343,15 +372,26 @@ def _check_chain(stages: Stages, stats: dict[str, Any], index: _Index) -> Check:
         if one != other:
             problems.append(f"{what}: {one} is not {other}")
 
-    sources = [read_json(path) for path in stages.sources]
-    for source in sources:
+    merged = read_json(stages.merged / "stats.json")
+    for name, source in sources.items():
         same(
-            f"{source['source']}: rows in = written + rejected",
+            f"{name}: rows in = written + rejected",
             source["rows_in"],
             source["rows_written"] + source["rows_rejected"],
         )
-    merged = read_json(stages.merged / "stats.json")
-    same("records in the merge", merged["records_in"], sum(s["conversations"] for s in sources))
+        same(
+            f"{name}: records in the merge",
+            sum(merged["sources"][name].values()),
+            source["conversations"],
+        )
+        if name in stats["sources"]:
+            counts = stats["sources"][name]
+            same(f"{name}: rows.jsonl", index.by_source[name], total(counts, "rows"))
+    same(
+        "records in the merge",
+        merged["records_in"],
+        sum(source["conversations"] for source in sources.values()),
+    )
     same("merge: in = kept + dropped", merged["records_in"], merged["kept"] + merged["dropped"])
     tokenizable = merged["kept"]
     if stages.responses is not None:
@@ -377,52 +417,49 @@ def _check_split(stats: dict[str, Any], corpus: _Corpus, index: _Index) -> Check
         problems.append(f"train_data_ratio {stats['train_data_ratio']} does not split at {train}")
     if stats["train_data_ratio"] != training_ratio(train, rows):
         problems.append("train_data_ratio is not the one of these rows")
-    problems += corpus.twice + index.elsewhere
+    problems += corpus.twice + index.torn + corpus.elsewhere
     return Check("no conversation is on both sides of the split", problems)
 
 
 def _check_limits(
-    settings: VerifySettings, stages: Stages, stats: dict[str, Any], index: _Index
+    settings: VerifySettings,
+    stages: Stages,
+    sources: Mapping[str, Any],
+    stats: dict[str, Any],
+    index: _Index,
 ) -> Check:
     problems: list[str] = []
-    low, high = settings.minimum_supervised_share, settings.maximum_supervised_share
-    for source, sides in _sides(stats).items():
-        tokens = sum(side["tokens"] for side in sides)
-        if tokens:
-            share = sum(side["supervised_tokens"] for side in sides) / tokens
-            if not low <= share <= high:
-                problems.append(f"{source}: {share:.1%} of the tokens are supervised")
-        if index.by_source[source] < settings.minimum_rows:
-            problems.append(f"{source}: {index.by_source[source]} rows")
-        lost = stats["sources"][source]["turns_lost_by_reason"]
-        truncated = sum(lost.get(reason, 0) for reason in TOO_LONG)
-        turns = stats["sources"][source]["turns"]
-        if truncated > settings.maximum_truncated_share * turns:
-            problems.append(f"{source}: {truncated} of {turns} turns are too long")
+    for source, normalized in sources.items():
+        limits = settings.limits_of(source)
+        tokenized = stats["sources"].get(source, {"turns": 0, "turns_lost_by_reason": {}})
+        problems += [f"{source}: {what}" for what in breaches(limits, normalized, tokenized)]
     kept = read_json(stages.merged / "stats.json")["kept"]
-    with_rows = len(index.conversations)
+    with_rows = len(index.sides)
     if kept - with_rows > settings.maximum_lost_share * kept:
         problems.append(f"{kept - with_rows} of {kept} conversations gave no row")
     if problems:
-        problems.append("all sources:\n" + _table(stats))
+        problems.append("all sources:\n" + source_table(stats))
     return Check("shares and losses of each source are within limits", problems)
 
 
-def _sampled_rows(
-    corpus: Path, sample: Mapping[int, _Entry], arrays: Mapping[int, _Arrays]
-) -> list[tuple[_Entry, AuditedRow]]:
-    """Join the sampled rows with their conversations, in the order of the rows."""
-    wanted = {entry.id for entry in sample.values()}
-    conversations = {
-        conversation.id: conversation
-        for piece in pieces(corpus)
-        for conversation, _, _ in read_piece(piece)
-        if conversation.id in wanted
-    }
-    return [
-        (entry, AuditedRow(*arrays[row], entry.turns, conversations[entry.id]))
-        for row, entry in sample.items()
-    ]
+def _journey(
+    stages: Stages, sources: Mapping[str, Any], stats: dict[str, Any]
+) -> dict[str, dict[str, int]]:
+    """Return what came out of each stage, by source."""
+    merged = read_json(stages.merged / "stats.json")["sources"]
+    journey = {}
+    for name, source in sources.items():
+        tokenized = stats["sources"].get(name, {"conversations_in": 0})
+        journey[name] = {
+            "raw rows": source["rows_in"],
+            "rejected": source["rows_rejected"],
+            "conversations": source["conversations"],
+            "kept in the merge": sum(merged[name].get(side, 0) for side in SPLITS),
+            "tokenized": tokenized["conversations_in"],
+            "with rows": total(tokenized, "conversations"),
+            "token rows": total(tokenized, "rows"),
+        }
+    return journey
 
 
 def _check_masks(
@@ -453,45 +490,3 @@ def _check_remade(
             shown = marked(row.ids, row.mask, renderer.decode)
             problems.append(f"row {entry.row} of {entry.id} is another when made again:\n{shown}")
     return Check("a sample of each source is what template and tokenizer make now", problems)
-
-
-def _sides(stats: dict[str, Any]) -> dict[str, list[dict[str, int]]]:
-    """Return the counts of each source on the sides of the split that it is on."""
-    return {
-        source: [counts[side] for side in ("train", "validation") if side in counts]
-        for source, counts in stats["sources"].items()
-    }
-
-
-def _table(stats: dict[str, Any]) -> str:
-    lines = ["| source | rows | tokens | supervised | turns lost |", "|---|--:|--:|--:|---|"]
-    for source, sides in _sides(stats).items():
-        reasons = stats["sources"][source]["turns_lost_by_reason"]
-        lost = ", ".join(f"{name} {n}" for name, n in reasons.items())
-        rows, tokens, supervised = (
-            sum(side[key] for side in sides) for key in ("rows", "tokens", "supervised_tokens")
-        )
-        share = supervised / tokens if tokens else 0.0
-        lines.append(f"| {source} | {rows} | {tokens} | {share:.1%} | {lost or '–'} |")
-    return "\n".join(lines)
-
-
-_SHOWN_ROWS = 10
-
-
-def _report(
-    result: dict[str, Any],
-    stats: dict[str, Any],
-    rows: Sequence[tuple[_Entry, AuditedRow]],
-    renderer: Renderer,
-) -> str:
-    lines = ["# The data set is verified", "", *(f"- {name}" for name in result["checks"]), ""]
-    lines += [_table(stats), "", f"The masks of {len(rows)} rows were audited. Some of them,"]
-    lines += ["decoded from their ids; ⟦ ⟧ enclose what is supervised.", ""]
-    first_of_source = {entry.source: (entry, row) for entry, row in reversed(rows)}
-    chosen = sorted(first_of_source.values(), key=lambda pair: pair[0].row)
-    chosen += [pair for pair in rows if pair not in chosen][: max(0, _SHOWN_ROWS - len(chosen))]
-    for entry, row in chosen:
-        text = marked(row.ids, row.mask, renderer.decode)
-        lines += [f"## {entry.id}", "", "~~~text", text, "~~~", ""]
-    return "\n".join(lines) + "\n"

@@ -197,11 +197,22 @@ def test_a_stamp_does_not_outlive_the_data_set_that_it_stands_for(run, render):
     assert not run.stamp.exists()
 
 
+def lines_of_sources(report):
+    """Return the lines of the table of token rows, without the heads."""
+    table = report.partition("## Token rows")[2].partition("## Rows")[0].strip()
+    return table.splitlines()[2:]
+
+
 def test_the_report_marks_what_is_supervised(run, render):
     run.verify(render)
     report = (run.folder / "verification.md").read_text()
     for source in SOURCES:
-        assert f"## {source}-" in report
+        assert f" of {source}-" in report
+    assert "| one | 13 | 1 | 12 |" in report
+    stats = read_json(run.stages.tokenized / "stats.json")
+    lengths = [length for _, _, length in read_token_rows(run.stages.tokenized)]
+    assert max(lengths) == max(int(line.split(" | ")[4]) for line in lines_of_sources(report))
+    assert stats["rows"] == sum(int(line.split(" | ")[1]) for line in lines_of_sources(report))
     assert "good.<|im_end|>⟧" in report or "⟦It is.<|im_end|>⟧" in report
     assert "⟦<|im_start|>" not in report
 
@@ -326,7 +337,7 @@ SPLIT = "both sides of the split"
         (change_frequencies, COUNTS, "token_freq.pt"),
         (lose_the_end_of_the_index, CHAIN, "rows.jsonl"),
         (on_the_other_side, SPLIT, "two-twin or its question"),
-        (row_on_the_other_side, SPLIT, "not on the side of its conversation"),
+        (row_on_the_other_side, SPLIT, "are on both sides"),
         (mix_the_sides, SPLIT, "mixed"),
         (ask_an_evaluation_prompt, "no evaluation prompt", "with evaluation prompt bread"),
     ],
@@ -680,6 +691,8 @@ def test_dataset_info_has_to_agree(run, render):
     [
         ({"minimum_rows": 12}, r"three: \d+ rows"),
         ({"maximum_truncated_share": 0.01}, r"two: \d+ of \d+ turns are too long"),
+        ({"maximum_rejected_share": 0.06}, "one: 1 of 13 raw rows are rejected"),
+        ({"limits": {"three": {"minimum_rows": 12}}}, r"three: \d+ rows"),
     ],
 )
 def test_a_breach_of_a_limit_shows_a_table(run, render, limits, what):
@@ -691,6 +704,22 @@ def test_a_breach_of_a_limit_shows_a_table(run, render, limits, what):
         run.change("tokenized/stats.json", change)
     with pytest.raises(DatasetNotVerified, match=f"(?s){what}.*\\| source \\| rows"):
         run.verify(render, VerifySettings(seq_length=SEQ_LENGTH, **limits))
+
+
+def test_a_source_may_have_limits_of_its_own(run, render):
+    limits = {source: {"minimum_rows": 1} for source in SOURCES}
+    run.verify(render, VerifySettings(seq_length=SEQ_LENGTH, minimum_rows=1000, limits=limits))
+
+
+def test_a_source_without_any_row_is_below_its_least_rows(run, render):
+    run.stages.sources.append(run.folder / "sources" / "four.stats.json")
+    counts = {"source": "four", "conversations": 0, "rows_in": 0}
+    write_json(run.stages.sources[-1], {**counts, "rows_written": 0, "rows_rejected": 0})
+    run.change("merged/stats.json", lambda stats: stats["sources"].update(four={}))
+    with pytest.raises(DatasetNotVerified, match="four: 0 rows"):
+        run.verify(render)
+    settings = VerifySettings(seq_length=SEQ_LENGTH, limits={"four": {"minimum_rows": 0}})
+    run.verify(render, settings)
 
 
 def test_the_stamp_notices_swapped_and_touched_shards_and_another_tokenizer(run, render, tmp_path):
