@@ -99,8 +99,9 @@ rule verify_dataset:
         "<benchmarks>/verify_dataset.tsv"
     conda:
         "../envs/training.yaml"
+    threads: 8
     resources:
-        mem_mb=4000,
+        mem_mb=lambda w, threads: 3000 + 300 * threads,
         runtime=120,
     params:
         settings=lambda w: settings("verify_dataset"),
@@ -117,4 +118,5 @@ rule verify_dataset:
         " --evaluation {input.evaluation:q}"
         " --stamp {output.stamp:q}"
         " --report {output.report:q}"
+        " --workers {threads}"
         " --log {log:q}"

@@ -203,17 +203,26 @@ class Columns:
                 f"{self.id_lengths[row]} ids, {self.mask_lengths[row]} mask bits, "
                 f"seq_len {self.seq_len[row]}",
             )
-        outside = np.flatnonzero((self.ids < 0) | (self.ids >= vocabulary))
+        outside = np.flatnonzero(self.ids.view(np.uint32) >= vocabulary)
         for row in _rows_of(outside, self.id_lengths):
             yield row, f"an id outside the vocabulary of {vocabulary}"
-        for row in _rows_of(np.flatnonzero(self.mask > 1), self.mask_lengths):
-            yield row, "mask values other than 0 and 1"
-        ends = np.cumsum(self.mask_lengths, dtype=np.int64)
-        ones = np.concatenate(([0], np.cumsum(self.mask != 0, dtype=np.int64)))
-        supervised = ones[ends] - ones[ends - self.mask_lengths]
+        if len(self.mask) and self.mask.max() > 1:
+            for row in _rows_of(np.flatnonzero(self.mask > 1), self.mask_lengths):
+                yield row, "mask values other than 0 and 1"
+        supervised = _sums(self.mask != 0, self.mask_lengths)
         none_or_all = (supervised == 0) | (supervised == self.mask_lengths)
         for row in np.flatnonzero(none_or_all).tolist():
             yield row, "all or none of its tokens are supervised"
+
+
+def _sums(bits: NDArray[np.bool_], lengths: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return how many bits of each row are set."""
+    sums = np.zeros(len(lengths), np.int64)
+    filled = np.flatnonzero(lengths)  # `reduceat` gives an empty row the bit that follows it
+    if len(filled):
+        starts = (np.cumsum(lengths, dtype=np.int64) - lengths)[filled]
+        sums[filled] = np.add.reduceat(bits, starts, dtype=np.int64)
+    return sums
 
 
 def _rows_of(places: NDArray[np.intp], lengths: NDArray[np.int32]) -> list[int]:

@@ -6,23 +6,21 @@ if every check holds; it holds no time and no path, so equal data gives equal by
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 from xxhash import xxh3_64_intdigest
 
 from lib.arrow_rows import FEATURES, content_digest, describe_shard, read_columns, shard_names
-from lib.contamination import Contamination, read_prompts
-from lib.conversation import Conversation
+from lib.corpus_facts import CorpusFacts, EvaluationRuns, read_corpus
 from lib.encoding import TokenizerEncoder
 from lib.files import read_json, remove, write_json, write_text
-from lib.jsonl import read_jsonl
 from lib.mask_audit import AuditedRow, audit
-from lib.pieces import pieces, read_piece
 from lib.rendering import Renderer
 from lib.row_counts import SPLITS, training_ratio
 from lib.row_display import marked
@@ -32,7 +30,6 @@ from lib.target_facts import read_facts
 from lib.token_rows import RowLimits
 from lib.turn_rows import RowMaker
 from lib.verification_page import page, source_table
-from lib.words import question_words
 
 
 @dataclass(frozen=True)
@@ -102,6 +99,7 @@ def verify_dataset(
     renderer: Renderer,
     stamp: Path,
     report: Path,
+    workers: int,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
     """Check a data set and write `stamp` and, for people, `report`.
@@ -109,6 +107,7 @@ def verify_dataset(
     A stamp of an earlier check goes first, so there is none beside a damaged data set.
 
     Args:
+        workers: processes that read the corpus.
         advance: called with the number of token rows read since the last call.
 
     Returns:
@@ -123,7 +122,11 @@ def verify_dataset(
     _require(checks)  # rows of damaged shards cannot be read
     sources = {counts["source"]: counts for counts in map(read_json, stages.sources)}
     index = _read_index(settings, stages.tokenized / "rows.jsonl")
-    corpus = _read_corpus(settings, stages, index)
+    runs = EvaluationRuns(
+        tuple(stages.evaluation), settings.shared_words, settings.shared_code_tokens
+    )
+    wanted = {entry.id for entry in index.sample.values()}
+    corpus = read_corpus(stages.corpus, runs, wanted, workers)
     sample, *row_checks = _check_rows(stages, stats, index.sample, advance)
     checks += [
         *row_checks,
@@ -198,57 +201,22 @@ def _check_shards(tokenized: Path, stats: dict[str, Any]) -> Check:
     return Check("every shard is there, opens and has its rows and hash", problems)
 
 
-@dataclass
-class _Corpus:
-    """What the records say.
+class _Line(msgspec.Struct):
+    """A line of `rows.jsonl`."""
 
-    Attributes:
-        twice: conversations or questions that are on both sides.
-        elsewhere: conversations whose rows are not on their side, or that have rows and are not
-            there.
-        contaminated: conversations that share a run with an evaluation prompt.
-        sampled: the conversations of the sampled rows by their ids.
-    """
-
-    twice: list[str] = field(default_factory=list)
-    elsewhere: list[str] = field(default_factory=list)
-    contaminated: list[str] = field(default_factory=list)
-    sampled: dict[str, Conversation] = field(default_factory=dict)
+    id: str
+    split: str
+    turns: tuple[int, ...]
 
 
-def _read_corpus(settings: VerifySettings, stages: Stages, index: "_Index") -> _Corpus:
-    contamination = Contamination(
-        read_prompts(stages.evaluation), settings.shared_words, settings.shared_code_tokens
-    )
-    corpus = _Corpus()
-    wanted = {entry.id for entry in index.sample.values()}
-    sides: dict[str, str] = {}
-    questions: dict[int, str] = {}
-    for piece in pieces(stages.corpus):
-        asked: list[str] = []
-        owners: list[str] = []
-        for conversation, _, _ in read_piece(piece):
-            split = str(conversation.split)
-            question = " ".join(question_words(conversation.prompt()))
-            known = sides.setdefault(conversation.id, split)
-            family = questions.setdefault(xxh3_64_intdigest(question.encode()), split)
-            if known != split or family != split:
-                corpus.twice.append(f"{conversation.id} or its question is on both sides")
-            if conversation.id in wanted:
-                corpus.sampled[conversation.id] = conversation
-            texts = [turn.text for turn in conversation.turns if turn.role == "human"]
-            asked += texts
-            owners += [conversation.id] * len(texts)
-        corpus.contaminated += [
-            f"{owners[shared.text]} shares {shared.run!r} with evaluation prompt {shared.prompt}"
-            for shared in contamination.find(asked)
-        ]
-    corpus.elsewhere += [
-        f"rows of {name} are in {split}, the conversation is in {sides.get(name, 'no record')}"
-        for name, split in index.sides.items()
-        if sides.get(name) != split
-    ]
-    return corpus
+def _lines(path: Path) -> Iterator[_Line]:
+    decode = msgspec.json.Decoder(_Line).decode
+    with path.open("rb") as file:
+        for number, line in enumerate(file):
+            try:
+                yield decode(line)
+            except ValueError as error:
+                raise DatasetNotVerified(f"{path}: line {number}: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -258,10 +226,6 @@ class _Entry:
     row: int
     id: str
     turns: tuple[int, ...]
-
-    @property
-    def source(self) -> str:
-        return self.id.rpartition("-")[0]
 
 
 @dataclass
@@ -289,21 +253,20 @@ def _read_index(settings: VerifySettings, path: Path) -> _Index:
     """Read the index; of each source the rows with the smallest hashes are the sample."""
     index = _Index()
     chosen: dict[str, list[tuple[int, int, _Entry]]] = {}
-    for row, value in enumerate(read_jsonl(path)):
-        entry = _Entry(row, value["id"], tuple(value["turns"]))
-        split = value["split"]
-        index.rows[split] += 1
-        index.mixed |= split == "train" and index.rows["validation"] > 0
-        index.turns += len(entry.turns)
-        index.by_source[entry.source] += 1
-        if index.sides.setdefault(entry.id, split) != split:
-            index.torn.append(f"rows of {entry.id} are on both sides")
-        rank = xxh3_64_intdigest(f"{entry.id} {entry.turns}".encode())
-        kept = chosen.setdefault(entry.source, [])
+    for row, line in enumerate(_lines(path)):
+        source = line.id.rpartition("-")[0]
+        index.rows[line.split] += 1
+        index.mixed |= line.split == "train" and index.rows["validation"] > 0
+        index.turns += len(line.turns)
+        index.by_source[source] += 1
+        if index.sides.setdefault(line.id, line.split) != line.split:
+            index.torn.append(f"rows of {line.id} are on both sides")
+        rank = -xxh3_64_intdigest(f"{line.id} {line.turns}".encode())
+        kept = chosen.setdefault(source, [])
         if len(kept) < settings.audited_rows:
-            heapq.heappush(kept, (-rank, -row, entry))
-        elif kept:
-            heapq.heappushpop(kept, (-rank, -row, entry))
+            heapq.heappush(kept, (rank, -row, _Entry(row, line.id, line.turns)))
+        elif kept and rank > kept[0][0]:
+            heapq.heapreplace(kept, (rank, -row, _Entry(row, line.id, line.turns)))
     entries = sorted(
         (entry for kept in chosen.values() for _, _, entry in kept), key=lambda entry: entry.row
     )
@@ -408,7 +371,7 @@ def _check_chain(
     return Check("counts chain from raw rows to token rows", problems)
 
 
-def _check_split(stats: dict[str, Any], corpus: _Corpus, index: _Index) -> Check:
+def _check_split(stats: dict[str, Any], corpus: CorpusFacts, index: _Index) -> Check:
     problems: list[str] = []
     train, rows = index.rows["train"], index.rows.total()
     if index.mixed:
@@ -417,7 +380,12 @@ def _check_split(stats: dict[str, Any], corpus: _Corpus, index: _Index) -> Check
         problems.append(f"train_data_ratio {stats['train_data_ratio']} does not split at {train}")
     if stats["train_data_ratio"] != training_ratio(train, rows):
         problems.append("train_data_ratio is not the one of these rows")
-    problems += corpus.twice + index.torn + corpus.elsewhere
+    problems += corpus.twice + index.torn
+    problems += [
+        f"rows of {name} are in {split}, the conversation is in {corpus.sides.get(name, 'no file')}"
+        for name, split in index.sides.items()
+        if corpus.sides.get(name) != split
+    ]
     return Check("no conversation is on both sides of the split", problems)
 
 
