@@ -5,7 +5,8 @@ from pathlib import Path
 
 from lib.console import stage
 from lib.settings import read_settings
-from lib.target import TargetLocation, fetch_target, write_manifest
+from lib.target import TargetLocation
+from lib.target_fetching import fetch_target
 
 
 def main() -> None:
@@ -19,10 +20,8 @@ def main() -> None:
     args = parser.parse_args()
     with stage("fetch_target", args.log) as current:
         location = read_settings(TargetLocation, args.settings)
-        folder = args.weights.parent
-        fetch_target(location, folder, current.say)
-        names = write_manifest(location, folder, args.weights)
-        current.result(f"{len(names)} files in {folder}")
+        names = fetch_target(location, args.weights, current)
+        current.result(f"{len(names)} files in {args.weights.parent}")
 
 
 if __name__ == "__main__":

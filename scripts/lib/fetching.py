@@ -1,12 +1,9 @@
 """Raw files of a source: fetched once, listed in a manifest that is written last."""
 
 import functools
-import os
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from errno import EDQUOT, ENOSPC
-from hashlib import sha256
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -14,12 +11,13 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
 from lib.console import Progress, Stage
-from lib.files import atomic_path, read_json, remove, write_json
-from lib.hub import HubFile, hub_errors
+from lib.downloads import download, has_content, link
+from lib.hub import Repository
+from lib.hub_folder import HubFolder
 from lib.manifest import write_manifest
 
-Fetch = Callable[[Path, Stage], str]
-"""Brings one file to a path and returns its SHA-256."""
+Fetch = Callable[[Stage], str]
+"""Brings one file to its place and returns its SHA-256."""
 
 
 @dataclass(frozen=True)
@@ -54,24 +52,22 @@ def fetch_source(location: Location, folder: Path, manifest: Path, stage: Stage)
     _check_names(names)
     hashes: dict[Path, str] = {}
     for name, fetch in fetches:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        hashes[path] = fetch(path, stage)
+        hashes[folder / name] = fetch(stage)
     write_manifest(manifest, folder, names, hashes.__getitem__)
     return names
 
 
 def _fetches(location: Location, folder: Path) -> Iterator[tuple[str, Fetch]]:
     if location.hub is not None:
-        record = folder.with_name(f".{folder.name}.hub.json")
+        repository = Repository("dataset", location.hub["dataset"], location.hub["revision"])
+        here = HubFolder(repository, folder)
         for name in location.hub["files"]:
-            file = HubFile(location.hub["dataset"], location.hub["revision"], name)
-            yield name, functools.partial(_fetch_from_hub, file, record)
+            yield name, functools.partial(here.fetch, name)
     for entry in location.urls:
         name = urlsplit(entry["url"]).path.rpartition("/")[2]
-        yield name, functools.partial(_fetch_url, entry["url"], entry["sha256"])
+        yield name, functools.partial(_fetch_url, entry["url"], entry["sha256"], folder / name)
     for source in map(Path, location.files):
-        yield source.name, functools.partial(_link, source)
+        yield source.name, functools.partial(link, source, folder / source.name)
 
 
 def _check_names(names: list[str]) -> None:
@@ -82,64 +78,16 @@ def _check_names(names: list[str]) -> None:
         raise ValueError(f"two files of the source have the same name: {', '.join(names)}")
 
 
-def _link(source: Path, path: Path, stage: Stage) -> str:
-    if not source.is_file():
-        raise ValueError(f"{source} is not there")
-    with atomic_path(path) as link:
-        link.symlink_to(os.path.relpath(source.resolve(), path.parent.resolve()))
-    return _hash(path, stage)
-
-
-def _fetch_from_hub(file: HubFile, record: Path, path: Path, stage: Stage) -> str:
-    """Fetch a file unless it is here already, which needs no network for one in `record`."""
-    known = _known_hashes(record, file.revision)
-    found = known.get(file.name)
-    if found is None or not _has(path, found, stage):
-        with hub_errors(file.repository, file.revision, file.name):
-            found = _link_cached(file, path, stage) or _download_from_hub(file, path, stage)
-        hashes = {**known, file.name: found}
-        write_json(record, {"revision": file.revision, "sha256": hashes})
-    return found
-
-
-def _known_hashes(record: Path, revision: str) -> dict[str, str]:
-    """Return the SHA-256 of each file that came from this commit before."""
-    known = read_json(record) if record.is_file() else {}
-    return dict(known["sha256"]) if known.get("revision") == revision else {}
-
-
-def _link_cached(file: HubFile, path: Path, stage: Stage) -> str | None:
-    """Link the copy in the cache of the hub's client; return None if there is no sound one."""
-    copy, stated = file.cached()
-    if copy is None:
-        return None
-    found = _link(copy, path, stage)
-    if stated in (None, found):
-        return found
-    remove(path)
-    stage.say(f"{copy} is damaged: it has the SHA-256 {found}; it is not used")
-    return None
-
-
-def _download_from_hub(file: HubFile, path: Path, stage: Stage) -> str:
-    what = f"{file.repository}: {file.name}"
-    stage.say(what)
-    size, stated = file.stated()
-    if stated is not None and _has(path, stated, stage):
-        return stated
-    return _download(what, path, stated, functools.partial(file.download, size), stage)
-
-
 def _fetch_url(url: str, expected: str, path: Path, stage: Stage) -> str:
     parts = urlsplit(url)
     if "@" in parts.netloc:
         raise ValueError(f"the address of {path.name} holds a password, which logs would show")
-    if _has(path, expected, stage):
+    if has_content(path, expected, stage):
         return expected
     shown = parts._replace(query="", fragment="").geturl()  # a query may hold a signature
     stage.say(shown)
     try:
-        return _download(shown, path, expected, functools.partial(_download_url, url), stage)
+        return download(shown, path, expected, functools.partial(_download_url, url), stage)
     except (OSError, HTTPException) as error:
         raise ValueError(f"{shown}: {error}") from error
 
@@ -163,56 +111,3 @@ def _download_url(url: str, partial: Path, progress: Progress) -> None:
         missing = 0  # the server has nothing beyond `start`: all of it is here, as the hash shows
     if missing > 0:
         raise OSError(f"the connection broke {missing} bytes before the end")
-
-
-def _download(
-    what: str,
-    path: Path,
-    expected: str | None,
-    go_on: Callable[[Path, Progress], None],
-    stage: Stage,
-) -> str:
-    """Download beside `path` and rename if the content is right; once more if it is not.
-
-    Args:
-        expected: the right SHA-256; None if nobody states one.
-        go_on: downloads what is missing at a path.
-    """
-    partial = path.with_name(f".{path.name}.download")
-    if expected is None:
-        remove(partial)  # nothing would show that it is the beginning of another content
-    for last in (False, True):
-        try:
-            with stage.progress(f"bytes of {path.name}") as progress:
-                go_on(partial, progress)
-        except OSError as error:
-            if error.errno not in (ENOSPC, EDQUOT):
-                raise
-            raise ValueError(
-                f"no space left for {path}: make room and run the same command again, "
-                "it goes on from here"
-            ) from error
-        found = _hash(partial, stage)
-        if expected in (None, found):
-            partial.replace(path)
-            return found
-        remove(partial)
-        problem = f"{what} has the SHA-256 {found} instead of {expected}"
-        if not last:
-            stage.say(f"{problem}; fetching it once more")
-    raise ValueError(f"{problem}, twice: its origin has another content")
-
-
-def _has(path: Path, expected: str, stage: Stage) -> bool:
-    return path.is_file() and _hash(path, stage) == expected
-
-
-def _hash(path: Path, stage: Stage) -> str:
-    """Return the SHA-256 of a file, showing the progress."""
-    digest = sha256()
-    size = path.stat().st_size
-    with path.open("rb") as file, stage.progress(f"checking {path.name}", size) as progress:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-            progress.advance(len(piece))
-    return digest.hexdigest()

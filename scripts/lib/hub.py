@@ -5,16 +5,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx2
 from huggingface_hub import (
+    HfApi,
+    get_cached_repo_tree,
     get_hf_file_metadata,
     hf_hub_url,
     is_offline_mode,
     try_to_load_from_cache,
 )
 from huggingface_hub.errors import (
+    CachedRepoTreeNotFoundError,
     DisabledRepoError,
     GatedRepoError,
     HfHubHTTPError,
@@ -23,6 +26,7 @@ from huggingface_hub.errors import (
     RevisionNotFoundError,
 )
 from huggingface_hub.file_download import http_get
+from huggingface_hub.hf_api import RepoFile
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 from tqdm import tqdm
 
@@ -30,21 +34,68 @@ from lib.console import Progress
 
 
 @dataclass(frozen=True)
-class HubFile:
-    """A file of a data set at a commit."""
+class Repository:
+    """A repository of the hub at a commit.
 
-    repository: str
+    Attributes:
+        kind: what it holds.
+        name: with its owner, such as `Qwen/Qwen3.6-27B`.
+        revision: the commit.
+    """
+
+    kind: Literal["model", "dataset"]
+    name: str
     revision: str
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of each file at the top of the repository, by name.
+
+        The client keeps the list of a repository that it has downloaded; that needs no network.
+
+        Raises:
+            ValueError: the server is not the hub.
+        """
+        try:
+            entries = get_cached_repo_tree(self.name, repo_type=self.kind, revision=self.revision)
+        except CachedRepoTreeNotFoundError:
+            entries = self._listed()
+        return {entry.path: entry.size for entry in entries if "/" not in entry.path}
+
+    def _listed(self) -> list[RepoFile]:
+        try:
+            entries = list(
+                HfApi().list_repo_tree(self.name, repo_type=self.kind, revision=self.revision)
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise self.not_the_hub("its list of files") from error
+        return [entry for entry in entries if isinstance(entry, RepoFile)]
+
+    def not_the_hub(self, what: str) -> ValueError:
+        """Return the error of an answer that does not come from the hub."""
+        return ValueError(
+            f"{self.name}: the answer for {what} is not the hub's; check HF_ENDPOINT and the proxy"
+        )
+
+
+@dataclass(frozen=True)
+class HubFile:
+    """A file of a repository."""
+
+    repository: Repository
     name: str
 
     @property
     def _url(self) -> str:
-        return hf_hub_url(self.repository, self.name, repo_type="dataset", revision=self.revision)
+        repository = self.repository
+        return hf_hub_url(
+            repository.name, self.name, repo_type=repository.kind, revision=repository.revision
+        )
 
     def cached(self) -> tuple[Path | None, str | None]:
         """Return the copy in the client's own cache and the SHA-256 that the cache states."""
+        repository = self.repository
         found = try_to_load_from_cache(
-            self.repository, self.name, revision=self.revision, repo_type="dataset"
+            repository.name, self.name, revision=repository.revision, repo_type=repository.kind
         )
         if not isinstance(found, str):
             return None, None
@@ -60,11 +111,8 @@ class HubFile:
             ValueError: the server is not the hub.
         """
         metadata = get_hf_file_metadata(self._url, retry_on_errors=True)
-        if metadata.commit_hash != self.revision:
-            raise ValueError(
-                f"{self.repository}: the answer for {self.name} is not the hub's; "
-                "check HF_ENDPOINT and the proxy"
-            )
+        if metadata.commit_hash != self.repository.revision:
+            raise self.repository.not_the_hub(self.name)
         return metadata.size, _as_sha256(metadata.etag)
 
     def download(self, size: int | None, partial: Path, progress: Progress) -> None:
@@ -89,7 +137,7 @@ class HubFile:
 
 
 @contextmanager
-def hub_errors(repository: str, revision: str, what: str = "") -> Iterator[None]:
+def hub_errors(repository: Repository, what: str = "") -> Iterator[None]:
     """Turn the errors of the hub's client into messages that say what to do.
 
     Args:
@@ -98,30 +146,31 @@ def hub_errors(repository: str, revision: str, what: str = "") -> Iterator[None]
     Raises:
         ValueError: the hub does not give what the block asks for.
     """
-    wanted = f"{repository}: {what}" if what else repository
+    name, revision = repository.name, repository.revision
+    wanted = f"{name}: {what}" if what else name
     again = "run the same command again, it goes on from here"
     _check_token()
     try:
         yield
     except GatedRepoError as error:
         raise ValueError(
-            f"{repository} is gated: accept its terms on the hub, and set HF_TOKEN to a token of "
+            f"{name} is gated: accept its terms on the hub, and set HF_TOKEN to a token of "
             "that account"
         ) from error
     except RepositoryNotFoundError as error:
         raise ValueError(
-            f"{repository} is not on the hub, or is private: correct the configuration, or set "
+            f"{name} is not on the hub, or is private: correct the configuration, or set "
             "HF_TOKEN to a token that may read it"
         ) from error
     except DisabledRepoError as error:
-        raise ValueError(f"{repository} is disabled on the hub: use another") from error
+        raise ValueError(f"{name} is disabled on the hub: use another") from error
     except RevisionNotFoundError as error:
         raise ValueError(
-            f"{repository} has no revision {revision}: take one from its history on the hub"
+            f"{name} has no revision {revision}: take one from its history on the hub"
         ) from error
     except RemoteEntryNotFoundError as error:
         raise ValueError(
-            f"{repository} has no file {what} at revision {revision}: correct the configuration"
+            f"{name} has no file {what} at revision {revision}: correct the configuration"
         ) from error
     except HfHubHTTPError as error:
         status, reason = error.response.status_code, error.response.reason_phrase

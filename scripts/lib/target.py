@@ -1,17 +1,21 @@
-"""The folder of a target model: how it gets there, and whether it is complete."""
+"""The folder of a target model: where it comes from, and whether it is complete."""
 
 import json
-import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import snapshot_download
+from lib.files import read_json, sha256_of_file, write_json
+from lib.target_facts import model_files
 
-from lib.files import atomic_path, describe_files, read_json, write_json
-from lib.hub import hub_errors
-from lib.target_facts import NEEDED_FILES, model_files
+REQUIRED_FILES = ("config.json", "tokenizer_config.json")
+"""What no target is without, besides its weights."""
+
+INDEX = "model.safetensors.index.json"
+"""The file that says which shard holds which tensor, where there is more than one."""
+
+_ADVICE = "use another copy or revision of the model"
 
 
 @dataclass(frozen=True)
@@ -31,24 +35,19 @@ class TargetLocation:
     path: str = ""
 
 
-def fetch_target(location: TargetLocation, folder: Path, report: Callable[[str], None]) -> None:
-    """Bring a target into `folder`: from the hub at its revision, or linked from a local folder.
-
-    Raises:
-        ValueError: it cannot be had, or is not complete afterwards.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    if location.hub is not None:
-        _fetch_from_hub(location.hub, folder, report)
-    else:
-        _link_folder(Path(location.path), folder)
-
-
-def write_manifest(location: TargetLocation, folder: Path, manifest: Path) -> list[str]:
+def write_manifest(
+    location: TargetLocation,
+    folder: Path,
+    manifest: Path,
+    hashes: Mapping[str, str] | None = None,
+) -> list[str]:
     """Check that a target is complete and list its files with size and SHA-256.
 
     The manifest also says how the target is called outside of this project: its repository on
     the hub, or the folder.
+
+    Args:
+        hashes: the SHA-256 of files by name, for those who know it without reading them again.
 
     Returns:
         The names of the files.
@@ -56,14 +55,23 @@ def write_manifest(location: TargetLocation, folder: Path, manifest: Path) -> li
     Raises:
         ValueError: a file is missing or short.
     """
-    for name in ("config.json", "tokenizer_config.json"):
+    for name in REQUIRED_FILES:
         if not (folder / name).is_file():
-            raise ValueError(f"{folder}: {name} is missing")
+            raise ValueError(f"{folder}: {name} is missing: {_ADVICE}")
     check_shards(folder)
-    names = [path.name for path in model_files(folder) if path != manifest]
+    known = hashes or {}
+    paths = [path for path in model_files(folder) if path != manifest]
+    files = [
+        {
+            "name": path.name,
+            "size": path.stat().st_size,
+            "sha256": known.get(path.name) or sha256_of_file(path),
+        }
+        for path in paths
+    ]
     known_as = location.hub["repo"] if location.hub is not None else str(folder)
-    write_json(manifest, {"known_as": known_as, "files": describe_files(folder, names)})
-    return names
+    write_json(manifest, {"known_as": known_as, "files": files})
+    return [path.name for path in paths]
 
 
 def check_shards(folder: Path) -> None:
@@ -75,20 +83,40 @@ def check_shards(folder: Path) -> None:
     Raises:
         ValueError: a shard is missing, or shorter or longer than its header says.
     """
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        names = sorted(set(read_json(index)["weight_map"].values()))
+    if (folder / INDEX).is_file():
+        names = indexed_shards(folder)
     else:
         names = sorted(path.name for path in folder.glob("*.safetensors"))
     if not names:
-        raise ValueError(f"{folder}: no safetensors weights")
+        raise ValueError(f"{folder}: no safetensors weights: {_ADVICE}")
     for name in names:
         path = folder / name
         if not path.is_file():
-            raise ValueError(f"{path} is missing")
-        expected = _safetensors_size(path)
-        if path.stat().st_size != expected:
-            raise ValueError(f"{path} has {path.stat().st_size} bytes instead of {expected}")
+            raise ValueError(f"{path} is missing, which {INDEX} names: {_ADVICE}")
+        size, expected = path.stat().st_size, _safetensors_size(path)
+        if size != expected:
+            raise ValueError(
+                f"{path} has {size} bytes instead of {expected}, which its header says: {_ADVICE}"
+            )
+
+
+def indexed_shards(folder: Path) -> list[str]:
+    """Return the names of the shards that the index of a model folder names, sorted.
+
+    Raises:
+        ValueError: the index is not one, or names something else.
+    """
+    index = folder / INDEX
+    try:
+        names = sorted({str(name) for name in read_json(index)["weight_map"].values()})
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{index} does not say which shard holds which tensor: {_ADVICE}"
+        ) from error
+    for name in names:
+        if "/" in name or not name.endswith(".safetensors"):
+            raise ValueError(f"{index}: {name!r} cannot be the name of a shard: {_ADVICE}")
+    return names
 
 
 def _safetensors_size(path: Path) -> int:
@@ -97,30 +125,10 @@ def _safetensors_size(path: Path) -> int:
         prefix = file.read(8)
         length = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
         if not 0 < length < path.stat().st_size:
-            raise ValueError(f"{path} has no complete safetensors header")
+            raise ValueError(f"{path} has no complete safetensors header: {_ADVICE}")
         try:
             header = json.loads(file.read(length))
         except ValueError as error:
-            raise ValueError(f"{path} has no readable safetensors header") from error
+            raise ValueError(f"{path} has no readable safetensors header: {_ADVICE}") from error
     ends = [entry["data_offsets"][1] for name, entry in header.items() if name != "__metadata__"]
     return 8 + int(length) + max(ends, default=0)
-
-
-def _fetch_from_hub(hub: Mapping[str, str], folder: Path, report: Callable[[str], None]) -> None:
-    repository, revision = hub["repo"], hub["revision"]
-    report(f"downloading {repository} at {revision[:8]}")
-    with hub_errors(repository, revision):
-        snapshot_download(
-            repository,
-            revision=revision,
-            allow_patterns=list(NEEDED_FILES),
-            local_dir=folder,
-        )
-
-
-def _link_folder(path: Path, folder: Path) -> None:
-    if not path.is_dir():
-        raise ValueError(f"{path} is no folder")
-    for file in model_files(path):
-        with atomic_path(folder / file.name) as partial:
-            partial.symlink_to(os.path.relpath(file.resolve(), folder.resolve()))

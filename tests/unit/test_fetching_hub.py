@@ -3,125 +3,59 @@
 import json
 import os
 import pty
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-from fetching_doubles import Recorder, Server, sha256
+from fetching_doubles import (
+    REVISION,
+    TOKEN,
+    Hub,
+    Recorder,
+    Script,
+    Server,
+    fill_cache,
+    sha256,
+    use_hub,
+)
 from huggingface_hub import constants
 
 from lib.fetching import Location, fetch_source
 from lib.files import sha256_of_file
 from lib.manifest import manifest_files
 
-SCRIPT = Path(__file__).parents[2] / "scripts/fetch_source.py"
 CONTENT = bytes(range(256)) * 40
 OTHER = CONTENT[::-1]
-REPOSITORY, REVISION = "some/data", "a" * 40
+REPOSITORY, FOLDER = "some/data", "datasets--some--data"
 NAME = "data/train-00000.parquet"
-TOKEN = "hf_a_secret"
 
 
-def resolved(name):
-    return f"/datasets/{REPOSITORY}/resolve/{REVISION}/{name}"
-
-
-class Hub(Server):
-    """A server that answers as the hub does."""
-
-    def publish(self, name, content, stated=None):
-        """Offer a large file, whose SHA-256 the hub states; `stated` is another one."""
-        self.publish_small(name, content)
-        self.headers[resolved(name)] |= {
-            "X-Linked-Size": len(content),
-            "X-Linked-ETag": f'"{stated or sha256(content)}"',
-        }
-
-    def publish_small(self, name, content):
-        """Offer a file that is in git, whose SHA-256 the hub does not know."""
-        self.files[resolved(name)] = content
-        self.headers[resolved(name)] = {"ETag": f'"{"0" * 40}"', "X-Repo-Commit": REVISION}
-
-    def refuse(self, name, status, **headers):
-        self.errors[resolved(name)] = (
-            status,
-            {key.replace("_", "-"): value for key, value in headers.items()},
-        )
-
-    def asked(self, command="GET"):
-        return [request.path for request in self.requests if request.command == command]
-
-
-class Outcome(NamedTuple):
-    """What a run of the script left: its exit code, the terminal, the log and the file, if any."""
-
-    code: int
-    terminal: str
-    log: str
-    content: bytes | None
-
-    @property
-    def error(self):
-        """The line that says what to do."""
-        return self.terminal.splitlines()[-1]
-
-
-class Script:
+class SourceScript(Script):
     """The script with the settings of a source.
 
     Attributes:
         folder, manifest: what it writes.
-        cache: where the hub's client keeps its files.
-        environment: its environment variables.
     """
 
     def __init__(self, hub, root):
-        self._root = root
+        super().__init__("fetch_source.py", hub, root)
         self.folder, self.manifest = root / "raw/source", root / "raw/source.manifest.json"
-        self.cache = root / "home/hub"
-        (root / "hurry").mkdir()
-        (root / "hurry/sitecustomize.py").write_text("import time\ntime.sleep = lambda _: None\n")
-        self.environment = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("HF_")},
-            "HF_ENDPOINT": hub.address,
-            "HF_HOME": str(root / "home"),
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-            "PYTHONPATH": str(root / "hurry"),
-            "no_proxy": "127.0.0.1",
-        }
 
-    def start(self, *names, location=None, stderr=subprocess.PIPE):
+    def start(self, *names, location=None, **options):
         hub = {"dataset": REPOSITORY, "revision": REVISION, "files": names or [NAME]}
-        return subprocess.Popen(
-            [
-                *(sys.executable, str(SCRIPT), "--source", "source"),
-                *("--settings", json.dumps(location or {"hub": hub})),
-                *("--manifest", str(self.manifest), "--log", str(self._root / "log")),
-            ],
-            env=self.environment,
-            stderr=stderr,
+        return self.launch(
+            *("--source", "source", "--settings", json.dumps(location or {"hub": hub})),
+            *("--manifest", str(self.manifest)),
+            **options,
         )
 
     def run(self, *names, location=None):
-        process = self.start(*names, location=location)
-        _, terminal = process.communicate()
         path = self.folder / (names[0] if names else NAME)
-        outcome = Outcome(
-            process.returncode,
-            terminal.decode(),
-            (self._root / "log").read_text(),
-            path.read_bytes() if path.is_file() else None,
-        )
+        outcome = self.finish(self.start(*names, location=location), path)
         if outcome.code == 0:
             manifest_files(self.manifest, self.folder)
         else:
-            assert outcome.code == 1
             assert outcome.error.startswith("fetch_source source: error: ")
-            assert "Traceback" not in outcome.terminal
             assert not self.manifest.exists()
         return outcome
 
@@ -131,13 +65,13 @@ class Script:
 
 @pytest.fixture
 def hub():
-    with Hub() as hub:
+    with Hub("dataset", REPOSITORY) as hub:
         yield hub
 
 
 @pytest.fixture
 def script(hub, tmp_path):
-    return Script(hub, tmp_path)
+    return SourceScript(hub, tmp_path)
 
 
 class Fetch:
@@ -169,13 +103,7 @@ class Fetch:
 
 @pytest.fixture
 def fetch(hub, tmp_path, monkeypatch):
-    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.removeprefix(constants.ENDPOINT)
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", hub.address + template)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_IMPLICIT_TOKEN", True)
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    use_hub(monkeypatch, hub, tmp_path / "cache")
     return Fetch(tmp_path)
 
 
@@ -188,7 +116,7 @@ def test_only_the_files_named_are_asked_for_and_listed(hub, script):
         hub.publish(name, content)
     names = [NAME, "a.json"]
     assert script.run(*names).code == 0
-    assert hub.asked("GET") == hub.asked("HEAD") == [resolved(name) for name in names]
+    assert hub.asked("GET") == hub.asked("HEAD") == [hub.resolved(name) for name in names]
     assert json.loads(script.manifest.read_text())["files"] == [
         {"name": name, "size": len(contents[name]), "sha256": sha256(contents[name])}
         for name in names
@@ -212,22 +140,22 @@ def test_a_new_revision_asks_and_takes_over_what_did_not_change(hub, fetch):
     hub.publish(NAME, CONTENT)
     fetch()
     revision = "b" * 40
-    path = resolved(NAME).replace(REVISION, revision)
+    path = hub.resolved(NAME).replace(REVISION, revision)
     hub.files[path] = CONTENT
-    hub.headers[path] = {**hub.headers[resolved(NAME)], "X-Repo-Commit": revision}
+    hub.headers[path] = {**hub.headers[hub.resolved(NAME)], "X-Repo-Commit": revision}
     assert fetch(revision) == CONTENT
-    assert hub.asked("HEAD") == [resolved(NAME), path]
-    assert hub.asked("GET") == [resolved(NAME)]
+    assert hub.asked("HEAD") == [hub.resolved(NAME), path]
+    assert hub.asked("GET") == [hub.resolved(NAME)]
 
 
 def test_a_new_revision_fetches_what_changed(hub, fetch):
     hub.publish(NAME, CONTENT)
     fetch()
     revision = "b" * 40
-    path = resolved(NAME).replace(REVISION, revision)
+    path = hub.resolved(NAME).replace(REVISION, revision)
     hub.files[path] = OTHER
     stated = {"X-Repo-Commit": revision, "X-Linked-ETag": f'"{sha256(OTHER)}"'}
-    hub.headers[path] = hub.headers[resolved(NAME)] | stated
+    hub.headers[path] = hub.headers[hub.resolved(NAME)] | stated
     assert fetch(revision) == OTHER
 
 
@@ -302,7 +230,7 @@ def test_a_hub_without_ranges_sends_all_again(hub, fetch):
     hub.ranges = False
     fetch.leave(CONTENT[:4000])
     assert fetch() == CONTENT
-    assert hub.asked("GET") == [resolved(NAME)]
+    assert hub.asked("GET") == [hub.resolved(NAME)]
 
 
 def test_a_file_that_came_just_before_the_run_was_killed_is_kept(hub, fetch):
@@ -311,7 +239,7 @@ def test_a_file_that_came_just_before_the_run_was_killed_is_kept(hub, fetch):
     for path in fetch.manifest.parent.glob("*.json"):
         path.unlink()
     assert fetch() == CONTENT
-    assert hub.asked("GET") == [resolved(NAME)]
+    assert hub.asked("GET") == [hub.resolved(NAME)]
 
 
 # Wrong content
@@ -319,9 +247,9 @@ def test_a_file_that_came_just_before_the_run_was_killed_is_kept(hub, fetch):
 
 def test_a_content_that_was_damaged_on_its_way_is_fetched_once_more(hub, fetch):
     hub.publish(NAME, CONTENT)
-    hub.first[resolved(NAME)] = OTHER
+    hub.first[hub.resolved(NAME)] = OTHER
     assert fetch() == CONTENT
-    assert hub.asked("GET") == [resolved(NAME)] * 2
+    assert hub.asked("GET") == [hub.resolved(NAME)] * 2
 
 
 def test_a_content_that_is_not_what_the_hub_states_is_refused(hub, script):
@@ -330,7 +258,7 @@ def test_a_content_that_is_not_what_the_hub_states_is_refused(hub, script):
     assert NAME in outcome.error
     assert sha256(CONTENT) in outcome.error
     assert sha256(OTHER) in outcome.error
-    assert hub.asked("GET") == [resolved(NAME)] * 2
+    assert hub.asked("GET") == [hub.resolved(NAME)] * 2
     assert [path for path in script.folder.rglob("*") if path.is_file()] == []
 
 
@@ -351,19 +279,9 @@ def test_a_server_that_is_not_the_hub_is_named_as_the_problem(hub, script):
 # The cache of the client
 
 
-def fill_cache(script, content, blob):
-    """Lay a file into the client's cache as `hf download` does."""
-    repository = script.cache / "datasets--some--data"
-    snapshot = repository / "snapshots" / REVISION / NAME
-    for path in (repository / "blobs" / blob, snapshot):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    (repository / "blobs" / blob).write_bytes(content)
-    snapshot.symlink_to(os.path.relpath(repository / "blobs" / blob, snapshot.parent))
-
-
 @pytest.mark.parametrize("blob", [sha256(CONTENT), "0" * 40], ids=["large", "small"])
 def test_a_file_in_the_cache_of_the_client_is_linked_without_network(hub, script, blob):
-    fill_cache(script, CONTENT, blob)
+    fill_cache(script.cache, FOLDER, NAME, CONTENT, blob)
     script.environment["HF_HUB_OFFLINE"] = "1"
     assert script.run().content == CONTENT
     assert (script.folder / NAME).is_symlink()
@@ -371,16 +289,15 @@ def test_a_file_in_the_cache_of_the_client_is_linked_without_network(hub, script
 
 def test_a_blob_whose_content_is_not_its_name_is_not_used(hub, script):
     hub.publish(NAME, CONTENT)
-    fill_cache(script, OTHER, sha256(CONTENT))
+    blob = fill_cache(script.cache, FOLDER, NAME, OTHER, sha256(CONTENT))
     outcome = script.run()
     assert outcome.content == CONTENT
     assert "damaged" in outcome.terminal
-    blob = script.cache / "datasets--some--data/blobs" / sha256(CONTENT)
     assert sha256_of_file(blob) == sha256(OTHER), "the user's cache was touched"
 
 
 def test_a_damaged_blob_is_not_used_offline_either(script):
-    fill_cache(script, OTHER, sha256(CONTENT))
+    fill_cache(script.cache, FOLDER, NAME, OTHER, sha256(CONTENT))
     script.environment["HF_HUB_OFFLINE"] = "1"
     outcome = script.run()
     assert "HF_HUB_OFFLINE" in outcome.error
@@ -456,7 +373,7 @@ def test_a_refusal_is_one_line_that_says_what_to_do(hub, script, status, headers
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_hub_that_is_busy_for_a_while_is_waited_for(hub, script, status):
     hub.publish(NAME, CONTENT)
-    hub.failures[resolved(NAME)] = [status] * 2
+    hub.failures[hub.resolved(NAME)] = [status] * 2
     assert script.run().content == CONTENT
 
 

@@ -5,11 +5,13 @@ import struct
 
 import pytest
 import torch
+from fetching_doubles import Recorder
 from safetensors.torch import save_file
 
 from lib.files import read_json, sha256_of_file
-from lib.target import TargetLocation, check_shards, fetch_target, write_manifest
+from lib.target import TargetLocation, check_shards, write_manifest
 from lib.target_facts import read_facts
+from lib.target_fetching import fetch_target
 
 CONFIG = {"num_hidden_layers": 6, "hidden_size": 128, "vocab_size": 1024}
 
@@ -107,38 +109,74 @@ def test_a_file_that_is_no_safetensors_is_named(tmp_path, content):
         check_shards(folder)
 
 
+@pytest.mark.parametrize(
+    ("index", "problem"),
+    [
+        ("<html>", "does not say which shard"),
+        ("[]", "does not say which shard"),
+        ('{"weight_map": ["a.safetensors"]}', "does not say which shard"),
+        ('{"weight_map": {"w": "../a.safetensors"}}', "cannot be the name of a shard"),
+        ('{"weight_map": {"w": "config.json"}}', "cannot be the name of a shard"),
+        ('{"weight_map": {"w": 1}}', "cannot be the name of a shard"),
+        ('{"weight_map": {}}', "no safetensors weights"),
+    ],
+)
+def test_an_index_that_is_none_is_named(tmp_path, index, problem):
+    folder = small_model(tmp_path / "model")
+    (folder / "model.safetensors.index.json").write_text(index)
+    with pytest.raises(ValueError, match=problem):
+        check_shards(folder)
+
+
+def link(source, folder):
+    """Make a local model the target in `folder`; return its manifest."""
+    manifest = folder / "weights.json"
+    fetch_target(TargetLocation("mine", path=str(source)), manifest, Recorder())
+    return manifest
+
+
 def test_a_local_target_is_linked_and_its_other_files_are_left_alone(tmp_path):
     source = small_model(tmp_path / "model", TWO)
+    needed = {path.name for path in source.iterdir()}
     (source / "pytorch_model.bin").write_bytes(b"pickle")
     (source / "notes.md").write_text("notes")
-    folder = tmp_path / "models" / "mine@12345678"
-    fetch_target(TargetLocation("mine", path=str(source)), folder, print)
-    linked = {path.name for path in folder.iterdir()}
-    assert linked == {path.name for path in source.iterdir()} - {"pytorch_model.bin", "notes.md"}
-    for path in folder.iterdir():
+    manifest = link(source, tmp_path / "models/mine@12345678")
+    entries = read_json(manifest)["files"]
+    assert {entry["name"] for entry in entries} == needed
+    assert {path.name for path in manifest.parent.iterdir()} == {*needed, manifest.name}
+    for entry in entries:
+        path = manifest.parent / entry["name"]
         assert path.is_symlink()
         assert path.resolve() == source / path.name
-    check_shards(folder)
+        assert entry["sha256"] == sha256_of_file(path)
 
 
 def test_links_hold_when_both_folders_move_together(tmp_path):
     (tmp_path / "before").mkdir()
-    source = small_model(tmp_path / "before" / "model")
-    fetch_target(TargetLocation("m", path=str(source)), tmp_path / "before" / "models" / "m", print)
+    link(small_model(tmp_path / "before/model"), tmp_path / "before/models/m")
     (tmp_path / "before").rename(tmp_path / "after")
-    check_shards(tmp_path / "after" / "models" / "m")
+    check_shards(tmp_path / "after/models/m")
 
 
 def test_linking_again_follows_a_model_that_moved(tmp_path):
-    folder = tmp_path / "models" / "m"
     for name in ("one", "other"):
-        fetch_target(TargetLocation("m", path=str(small_model(tmp_path / name))), folder, print)
-    assert (folder / "config.json").resolve() == tmp_path / "other" / "config.json"
+        manifest = link(small_model(tmp_path / name), tmp_path / "models/m")
+    assert (manifest.parent / "config.json").resolve() == tmp_path / "other/config.json"
 
 
 def test_a_path_that_is_no_folder_is_refused(tmp_path):
     with pytest.raises(ValueError, match="is no folder"):
-        fetch_target(TargetLocation("m", path=str(tmp_path / "x")), tmp_path / "m", print)
+        link(tmp_path / "x", tmp_path / "m")
+
+
+@pytest.mark.parametrize("name", ["config.json", TWO[1]])
+def test_an_incomplete_local_model_is_no_target_even_with_a_manifest_of_its_own(tmp_path, name):
+    source = small_model(tmp_path / "model", TWO)
+    write_manifest(TargetLocation("m", path="model"), source, source / "weights.json")
+    (source / name).unlink()
+    with pytest.raises(ValueError, match=f"{name} is missing"):
+        link(source, tmp_path / "linked")
+    assert not (tmp_path / "linked/weights.json").exists()
 
 
 def test_the_manifest_lists_every_needed_file_with_its_hash(tmp_path):
@@ -179,9 +217,6 @@ def test_a_manifest_beside_a_linked_model_is_not_written_through_the_link(tmp_pa
     source = small_model(tmp_path / "model")
     write_manifest(TargetLocation("m", path="model"), source, source / "weights.json")
     before = (source / "weights.json").read_bytes()
-    folder = tmp_path / "linked"
-    location = TargetLocation("m", path=str(source))
-    fetch_target(location, folder, print)
-    write_manifest(location, folder, folder / "weights.json")
+    manifest = link(source, tmp_path / "linked")
     assert (source / "weights.json").read_bytes() == before
-    assert not (folder / "weights.json").is_symlink()
+    assert not manifest.is_symlink()
