@@ -31,11 +31,13 @@ pathvars:
 
 wildcard_constraints:
     source="|".join(map(re.escape, SOURCES)),
+    shard=r"\d+-of-\d+",
 
 
 include: "rules/sources.smk"
 include: "rules/dataset.smk"
 include: "rules/target.smk"
+include: "rules/responses.smk"
 include: "rules/training.smk"
 include: "rules/evaluation.smk"
 

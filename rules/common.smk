@@ -24,6 +24,7 @@ from lib.digest import canonical, code_digest
 from lib.jobs import hide_scheduling, prepare_environment
 from lib.locks import clear_stale_locks
 from lib.report import headline
+from lib.shards import shard_names
 
 # `python` in a rule is the interpreter that runs Snakemake, or that of the rule's conda
 # environment; and jobs end by themselves when this process is gone.
@@ -43,6 +44,9 @@ ALIVE = clear_stale_locks(Path(".snakemake")) if workflow.is_main_process else N
 RUN = CONFIG["run"]
 SOURCES = source_names(CONFIG)
 EVALUATION_FILES = evaluation_files(CONFIG, Path.cwd())
+SHARDS = shard_names(CONFIG["responses"]["shards"])
+# Among the resources of rules, not the parameters: where the target runs makes nothing stale.
+SERVING = CONFIG["serving"]
 KEEP_RESPONSES = CONFIG["responses"]["mode"] == "keep"
 
 

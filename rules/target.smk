@@ -1,11 +1,10 @@
-"""The target: its weights, its answers and its hidden states.
+"""The target: its weights and its hidden states.
 
 REQUIRED INPUTS
     whatever `target` in the configuration names: a hub model, a local folder, or the toy's plan
-    <results>/merged/sharegpt.jsonl and, for the hidden states, <results>/tokenized/
+    for the hidden states, <results>/tokenized/ and its stamp
 OUTPUTS
     <target>/ and <target>/weights.json, shared between runs
-    <results>/responses/sharegpt.jsonl, failures.jsonl and stats.json
     <results>/hidden_states/{digest8}/ and <results>/hidden_states.json
 """
 
@@ -71,40 +70,6 @@ else:
             " --settings {params.settings:q}"
             " --weights {output.weights:q}"
             " --log {log:q}"
-
-
-rule regenerate_responses:
-    """Have the target answer every conversation itself."""
-    input:
-        corpus="<results>/merged/sharegpt.jsonl",
-        weights="<target>/weights.json",
-    output:
-        responses="<results>/responses/sharegpt.jsonl",
-        failures="<results>/responses/failures.jsonl",
-        stats="<results>/responses/stats.json",
-    log:
-        "<logs>/regenerate_responses.log",
-    benchmark:
-        "<benchmarks>/regenerate_responses.tsv"
-    conda:
-        "../envs/target.yaml"
-    threads: 8
-    resources:
-        mem_mb=3000,
-        runtime=1440,
-    params:
-        settings=lambda w: settings("regenerate_responses"),
-        code=code_digest("regenerate_responses.py", environment="target.yaml"),
-    shell:
-        "python scripts/regenerate_responses.py"
-        " --settings {params.settings:q}"
-        " --corpus {input.corpus:q}"
-        " --weights {input.weights:q}"
-        " --responses {output.responses:q}"
-        " --failures {output.failures:q}"
-        " --stats {output.stats:q}"
-        " --cache cache/responses"
-        " --log {log:q}"
 
 
 rule extract_hidden_states:

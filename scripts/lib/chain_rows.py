@@ -10,7 +10,7 @@ compare a share of them.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,7 @@ class ChainRowMaker:
         thinking = self._renderer.mode.thinking
         turns = conversation.turns
         answers = [n for n, turn in enumerate(turns) if turn.role == "gpt"]
+        learned = frozenset(conversation.answers())
         if self._long_way.holds_special_token(conversation) or (
             thinking and any(not turns[n].reasoning for n in answers)
         ):
@@ -77,7 +78,9 @@ class ChainRowMaker:
                 )
                 starts = self._chain(text, left)
                 left -= len(starts)
-                if row := self._row(text, starts, answers[left : left + len(starts)], lost):
+                if row := self._row(
+                    text, starts, answers[left : left + len(starts)], learned, lost
+                ):
                     rows.append(row)
         except (RenderError, _OffTheChain):
             return self._long_way.rows(conversation)
@@ -101,7 +104,12 @@ class ChainRowMaker:
         return starts[first:]
 
     def _row(
-        self, text: str, starts: Sequence[int], positions: Sequence[int], lost: Counter[str]
+        self,
+        text: str,
+        starts: Sequence[int],
+        positions: Sequence[int],
+        learned: Set[int],
+        lost: Counter[str],
     ) -> TokenRow | None:
         """Return the row of a chain; the turns that have no place in it are counted in `lost`.
 
@@ -121,6 +129,8 @@ class ChainRowMaker:
             end = next((n for n in range(first, len(ids)) if ids[n] in ends), None)
             if end is None:
                 raise _OffTheChain
+            if position not in learned:
+                continue
             if first >= self._limits.seq_length:
                 lost["context_too_long"] += 1
             elif end + 1 + self._trailer > self._limits.seq_length:

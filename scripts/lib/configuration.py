@@ -74,7 +74,8 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
         case "fetch_target" | "build_toy_target":
             return _pick(target, "name", "build", "hub", "path")
         case "regenerate_responses":
-            return {**mode, **_without(config["responses"], "mode")}
+            answers = _without(_without(config["responses"], "mode"), "shards")
+            return {**mode, **answers}
         case "tokenize_conversations":
             return {**mode, **config["tokenize"]}
         case "verify_dataset":
@@ -203,6 +204,12 @@ def _cross_check(config: Config, root: Path) -> Iterator[str]:
         for number, path in enumerate(config[section][key]):
             if not (root / path).is_file():
                 yield f"{section}.{key}[{number}]: {path} is not there"
+    serving = config["serving"]
+    if serving["gpus"] % serving["tensor_parallel"]:
+        yield (
+            f"serving.gpus: {serving['gpus']} must be a multiple of serving.tensor_parallel, "
+            f"{serving['tensor_parallel']}"
+        )
     path = config["target"].get("path")
     if path is not None and not (root / path / "config.json").is_file():
         yield f"target.path: {path} is no model folder (no config.json)"

@@ -104,13 +104,19 @@ class ToolCall(Struct, frozen=True, gc=False):
 
 
 class Turn(Struct, frozen=True, gc=False):
-    """What one side said: text, the reasoning before it, and calls of tools."""
+    """What one side said: text, the reasoning before it, and calls of tools.
+
+    Attributes:
+        recorded: an answer of the corpus that stands as history among answers of the target; the
+            target did not give it, so nothing is learned from it.
+    """
 
     role: Role
     text: str
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
+    recorded: bool = False
 
 
 class Conversation(Struct, frozen=True, gc=False):
@@ -147,6 +153,14 @@ class Conversation(Struct, frozen=True, gc=False):
     def prompt(self) -> str:
         """Return the text of the first turn of a person."""
         return next(turn.text for turn in self.turns if turn.role == "human")
+
+    def answers(self) -> list[int]:
+        """Return the positions of the turns that the drafter learns from."""
+        return [
+            position
+            for position, turn in enumerate(self.turns)
+            if turn.role == "gpt" and not turn.recorded
+        ]
 
 
 Converter = Callable[[Mapping[str, Any]], Conversation]
@@ -244,6 +258,8 @@ def _turn_record(turn: Turn) -> dict[str, Any]:
         ]
     if turn.tool_call_id:
         record["tool_call_id"] = turn.tool_call_id
+    if turn.recorded:
+        record["recorded"] = True
     return record
 
 
@@ -257,6 +273,7 @@ def _turn_from_record(record: Mapping[str, Any]) -> Turn:
         reasoning=record.get("reasoning_content", ""),
         tool_calls=tuple(_call_from_record(call) for call in record.get("tool_calls", ())),
         tool_call_id=record.get("tool_call_id", ""),
+        recorded=record.get("recorded", False) is True,
     )
 
 

@@ -1,35 +1,21 @@
 """Answers of the target, computed in this process with transformers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
 
-
-@dataclass(frozen=True)
-class Sampling:
-    """How the target answers: greedily at temperature 0, else by sampling with a seed."""
-
-    max_tokens: int
-    temperature: float = 0.0
-    top_p: float = 1.0
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What the target gave after a prompt.
-
-    Attributes:
-        ids: token ids, without the end-of-turn token.
-        end_id: the end-of-turn token; None if `max_tokens` cut the answer.
-    """
-
-    ids: tuple[int, ...]
-    end_id: int | None
+from lib.sampling import Answer, Sampling
 
 
 class TransformersTarget:
@@ -57,23 +43,61 @@ class TransformersTarget:
         device = self.model.device
         ids = torch.tensor([[pad] * (width - len(p)) + list(p) for p in prompts], device=device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
-        with torch.inference_mode(), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(sampling.seed)
+        with torch.inference_mode():
             output = self.model.generate(
                 input_ids=ids,
                 attention_mask=mask,
                 max_new_tokens=sampling.max_tokens,
                 eos_token_id=sorted(self._ends),
                 pad_token_id=pad,
-                **_sampling_options(sampling),
+                do_sample=False,
+                logits_processor=_processors(sampling, prompts),
             )
-        return [self._cut(row[width:].tolist()) for row in output]
+        return [Answer.until_end(row[width:].tolist(), self._ends) for row in output]
 
-    def _cut(self, ids: list[int]) -> Answer:
-        for position, token in enumerate(ids):
-            if token in self._ends:
-                return Answer(tuple(ids[:position]), end_id=token)
-        return Answer(tuple(ids), end_id=None)
+
+class TransformersAnswers:
+    """A target in this process that answers all the prompts it was given at once.
+
+    Attributes:
+        context_length: most tokens of a prompt and its answer together.
+        width: prompts to have under way.
+    """
+
+    def __init__(
+        self,
+        target: TransformersTarget,
+        sampling: Sampling,
+        context_length: int | None = None,
+        width: int = 48,
+    ):
+        self._target = target
+        self._sampling = sampling
+        self._prompts: list[tuple[int, ...]] = []
+        self.context_length = context_length or target.context_length
+        self.width = width
+
+    def start(self, prompt: tuple[int, ...]) -> None:
+        """Take a prompt that is to be answered."""
+        self._prompts.append(prompt)
+
+    def finished(self) -> list[tuple[tuple[int, ...], Answer]]:
+        """Answer the prompts; return each with its answer, in the order in which they came."""
+        prompts, self._prompts = self._prompts, []
+        return list(zip(prompts, self._target.answer(prompts, self._sampling), strict=True))
+
+
+class _Noise(LogitsProcessor):  # type: ignore[misc]
+    """Makes the largest logit a sample (the Gumbel trick), each row from its own generator."""
+
+    def __init__(self, seeds: Sequence[int]):
+        self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        noise = torch.stack(
+            [torch.rand(scores.shape[1], generator=one) for one in self._generators]
+        )
+        return scores - torch.log(-torch.log(noise)).to(scores.device)
 
 
 def load_target(folder: Path, trust_remote_code: bool, dtype: str = "auto") -> Any:
@@ -85,12 +109,13 @@ def load_target(folder: Path, trust_remote_code: bool, dtype: str = "auto") -> A
     return model.to(device or torch.device("cpu")).eval()
 
 
-def _sampling_options(sampling: Sampling) -> dict[str, Any]:
+def _processors(sampling: Sampling, prompts: Sequence[Sequence[int]]) -> LogitsProcessorList:
     if sampling.temperature == 0:
-        return {"do_sample": False}
-    return {
-        "do_sample": True,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": 0,
-    }
+        return LogitsProcessorList()
+    warpers: list[LogitsProcessor] = [TemperatureLogitsWarper(sampling.temperature)]
+    if sampling.top_k:
+        warpers.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1:
+        warpers.append(TopPLogitsWarper(sampling.top_p))
+    seeds = [sampling.seed_for(prompt) for prompt in prompts]
+    return LogitsProcessorList([*warpers, _Noise(seeds)])

@@ -17,6 +17,8 @@ def prepare_environment() -> None:
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     os.environ[MAIN_PROCESS] = str(os.getpid())
     os.environ["PYTHONUNBUFFERED"] = "1"
+    # PyTorch's threads wait busily by default, and that costs whatever runs beside them its core.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def hide_scheduling() -> None:

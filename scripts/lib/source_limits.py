@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lib.conversation import CHOICES
 from lib.token_rows import TOO_LONG
 
 
@@ -27,7 +28,8 @@ def breaches(
         normalized: its `.stats.json`.
         tokenized: its counts in the `stats.json` of the token rows.
     """
-    rejected, rows_in = normalized["rows_rejected"], normalized["rows_in"]
+    rows_in, reasons = normalized["rows_in"], normalized["rejected_by_reason"]
+    rejected = sum(count for reason, count in reasons.items() if reason not in CHOICES)
     if rejected > limits.maximum_rejected_share * rows_in:
         yield f"{rejected} of {rows_in} raw rows are rejected"
     lost = tokenized["turns_lost_by_reason"]

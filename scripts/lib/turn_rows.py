@@ -28,7 +28,7 @@ class RowMaker:
         Every turn of the target gives a supervised stretch of one row, or is counted as lost.
         """
         turns = conversation.turns
-        answers = [n for n, turn in enumerate(turns) if turn.role == "gpt"]
+        answers = conversation.answers()
         if self.holds_special_token(conversation):
             return Tokenized((), Counter({"special_token": len(answers)}), 0)
         messages = self._renderer.messages(turns)

@@ -360,8 +360,13 @@ def _check_chain(
     if stages.responses is not None:
         responses = read_json(stages.responses)
         same("conversations to answer", responses["conversations_in"], merged["kept"])
-        tokenizable = responses["answered"]
-        same("answered + failed", tokenizable + responses["failed"], merged["kept"])
+        tokenizable = responses["records"]
+        same("answered + failed", responses["answered"] + responses["failed"], merged["kept"])
+        for name, counts in responses["sources"].items():
+            kept = sum(merged["sources"][name].get(side, 0) for side in SPLITS)
+            same(f"{name}: conversations to answer", counts["conversations_in"], kept)
+            tokenized = stats["sources"].get(name, {"conversations_in": 0})
+            same(f"{name}: records", tokenized["conversations_in"], counts["records"])
     same("conversations tokenized", stats["conversations_in"], tokenizable)
     same("turns", stats["turns_in"], stats["turns_supervised"] + stats["turns_lost"])
     same("rows.jsonl", index.rows.total(), stats["rows"])
@@ -402,9 +407,10 @@ def _check_limits(
         tokenized = stats["sources"].get(source, {"turns": 0, "turns_lost_by_reason": {}})
         problems += [f"{source}: {what}" for what in breaches(limits, normalized, tokenized)]
     kept = read_json(stages.merged / "stats.json")["kept"]
-    with_rows = len(index.sides)
-    if kept - with_rows > settings.maximum_lost_share * kept:
-        problems.append(f"{kept - with_rows} of {kept} conversations gave no row")
+    failed = 0 if stages.responses is None else read_json(stages.responses)["failed"]
+    lost = failed + stats["conversations_in"] - len(index.sides)
+    if lost > settings.maximum_lost_share * kept:
+        problems.append(f"{lost} of {kept} conversations gave no row")
     if problems:
         problems.append("all sources:\n" + source_table(stats))
     return Check("shares and losses of each source are within limits", problems)
@@ -423,7 +429,7 @@ def _journey(
             "rejected": source["rows_rejected"],
             "conversations": source["conversations"],
             "kept in the merge": sum(merged[name].get(side, 0) for side in SPLITS),
-            "tokenized": tokenized["conversations_in"],
+            "answered" if stages.responses else "tokenized": tokenized["conversations_in"],
             "with rows": total(tokenized, "conversations"),
             "token rows": total(tokenized, "rows"),
         }

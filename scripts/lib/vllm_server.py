@@ -1,5 +1,6 @@
 """A vLLM server that lives exactly as long as a `with` block."""
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -8,9 +9,10 @@ import time
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,23 @@ from lib.processes import guarded_process
 
 LAUNCHER = Path(__file__).with_name("vllm_launcher.py")
 
+_BUSY = (408, 425, 429)
+"""Answers that say: ask again later."""
+
+_MOMENT = 2.0
+"""Seconds after which a server that broke a connection off is taken to be alive."""
+
 
 class ServerError(RuntimeError):
-    """The server did not start or has ended; holds the end of its log."""
+    """The server did not start, or does not answer."""
+
+
+class ServerEnded(ServerError):
+    """The server's process has ended; holds the end of its log."""
+
+
+class RequestRefused(ServerError):
+    """The server says that a request is wrong; asking again would not help."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +49,17 @@ class Server:
     process: "subprocess.Popen[bytes]"
 
     def check(self) -> None:
-        """Raise `ServerError` if the server has ended."""
+        """Raise `ServerEnded` if the server has ended."""
         if (code := self.process.poll()) is not None:
-            raise ServerError(f"vLLM ended with exit code {code}\n{_end_of(self.log)}")
+            raise ServerEnded(f"vLLM ended with exit code {code}\n{_end_of(self.log)}")
 
     def post(self, path: str, body: Any, timeout: float = 600.0) -> Any:
         """Send JSON and return the JSON of the answer.
 
         Raises:
-            ServerError: the server has ended, or refuses the request.
+            RequestRefused: the server does not accept the request.
+            ServerEnded: the server has ended.
+            ServerError: it could not answer this time.
         """
         request = urllib.request.Request(
             self.url + path,
@@ -52,10 +70,21 @@ class Server:
             with urllib.request.urlopen(request, timeout=timeout) as response:
                 return json.load(response)
         except urllib.error.HTTPError as error:
-            raise ServerError(f"{path}: {error.code} {error.read().decode()[:500]}") from error
-        except OSError as error:
-            self.check()
+            kind = RequestRefused if error.code < 500 and error.code not in _BUSY else ServerError
+            raise kind(f"{path}: {error.code} {error.read().decode()[:500]}") from error
+        except (OSError, HTTPException, ValueError) as error:  # broken off, perhaps inside JSON
+            self._await_end()
             raise ServerError(f"{path}: {error}") from error
+
+    def _await_end(self) -> None:
+        """Raise `ServerEnded` if the process is ending: its connections close a little before."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(_MOMENT)
+        self.check()
+
+    def get(self, path: str) -> Any:
+        """Return the JSON at a path."""
+        return json.loads(self.text(path))
 
     def text(self, path: str) -> str:
         """Return the text at a path, such as `/metrics`."""
@@ -72,6 +101,7 @@ def vllm_server(
     log: Path,
     deadline: float = 600.0,
     command: Sequence[str] = ("serve",),
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
     """Serve a model on a free port of 127.0.0.1 while the block runs.
 
@@ -80,6 +110,7 @@ def vllm_server(
         options: further options of `vllm serve`.
         log: file for all that the server prints.
         deadline: seconds within which the server must be healthy.
+        environment: variables of the server, beside those of this process.
         command: `serve`, or another command of vLLM that takes a model and serves HTTP.
 
     Raises:
@@ -93,7 +124,8 @@ def vllm_server(
         *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", name),
         *options,
     ]
-    with guarded_process(line, log, {"VLLM_NO_USAGE_STATS": "1"}) as process:
+    variables = {"VLLM_NO_USAGE_STATS": "1", **(environment or {})}
+    with guarded_process(line, log, variables) as process:
         server = Server(f"http://127.0.0.1:{port}", name, log, process)
         _await_health(server, deadline)
         yield server

@@ -4,14 +4,20 @@ import json
 import shutil
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
-from lib.cache import open_cache
 from lib.conversation import Conversation, ToolCall, Turn, from_record, to_record
 from lib.files import read_json
-from lib.generation import Answer, Sampling, TransformersTarget
+from lib.gathering import gather_responses
+from lib.generation import TransformersAnswers, TransformersTarget
+from lib.journal import Journal
 from lib.jsonl import jsonl_writer, read_jsonl
-from lib.responding import BATCH, FAILURES, regenerate_responses
+from lib.responding import FAILURES, Asking, regenerate_responses
+from lib.response_totals import Outputs
+from lib.sampling import Answer, Sampling, recommended_sampling
+from lib.shards import Shard, read_lines, shard_names
 
 TOOLS = json.dumps(
     [
@@ -27,19 +33,27 @@ TOOLS = json.dumps(
     ]
 )
 CUT = object()
+WIDTH = 5
 
 
 class TargetOfRules:
     """Answers a prompt by the first rule whose mark stands in its last message."""
 
-    def __init__(self, renderer, rules, context_length=2048):
+    def __init__(self, renderer, rules, context_length=2048, width=WIDTH):
         self.renderer = renderer
         self.rules = rules
         self.context_length = context_length
+        self.width = width
+        self.waiting = []
         self.asked = []
 
-    def answer(self, prompts, sampling):
-        return [self._answer(tuple(prompt)) for prompt in prompts]
+    def start(self, prompt):
+        self.waiting.append(prompt)
+        assert len(self.waiting) <= self.width
+
+    def finished(self):
+        prompt = self.waiting.pop()  # the last one first: answers come in any order
+        return [(prompt, self._answer(prompt))]
 
     def _answer(self, prompt):
         text = self.renderer.tokenizer.decode(prompt)
@@ -55,28 +69,31 @@ class TargetOfRules:
 class Run:
     """One run over conversations; its files as values."""
 
-    def __init__(self, folder, conversations, target, max_tokens=64):
+    def __init__(self, folder, conversations, target, max_tokens=64, on_mismatch="stop", shards=1):
         folder.mkdir(exist_ok=True)
         self.advanced = []
-        with jsonl_writer(folder / "corpus.jsonl") as corpus:
+        corpus = folder / "corpus.jsonl"
+        with jsonl_writer(corpus) as writer:
             for number, conversation in enumerate(conversations):
-                corpus.write({**to_record(conversation), "id": f"s-{number}", "source": "s"})
-        with open_cache(folder / "cache", "these answers") as cache:
-            regenerate_responses(
-                folder / "corpus.jsonl",
-                target.renderer,
-                target,
-                Sampling(max_tokens),
-                cache,
-                folder / "responses.jsonl",
-                folder / "failures.jsonl",
-                folder / "stats.json",
-                self.advanced.append,
-            )
+                writer.write({**to_record(conversation), "id": f"s-{number}", "source": "s"})
+        parts = []
+        for name in shard_names(shards):
+            parts.append(outputs(folder / name))
+            with Journal(folder / "cache") as journal:
+                asking = Asking(target.renderer, target, max_tokens, on_mismatch, journal)
+                lines = Shard.parse(name).lines(corpus)
+                regenerate_responses(
+                    read_lines(corpus, lines), asking, parts[-1], self.advanced.append
+                )
+        gather_responses(parts, outputs(folder))
         self.records = list(read_jsonl(folder / "responses.jsonl"))
         self.answered = [from_record(record) for record in self.records]
         self.failures = list(read_jsonl(folder / "failures.jsonl"))
         self.stats = read_json(folder / "stats.json")
+
+
+def outputs(folder):
+    return Outputs(*(folder / name for name in ("responses.jsonl", "failures.jsonl", "stats.json")))
 
 
 def chat(*texts):
@@ -172,7 +189,7 @@ def test_another_call_than_recorded_is_kept_and_ends_the_conversation(tmp_path, 
     turns = run.answered[0].turns
     assert [turn.role for turn in turns] == ["human", "gpt"]
     assert "recorded" not in turns[-1].text
-    assert run.stats["ended_early_by_reason"] == {"other_calls_than_recorded": 1}
+    assert run.stats["answers"] == {"other_calls_than_recorded": 1}
     assert len(target.asked) == 1
 
 
@@ -182,6 +199,15 @@ def test_a_call_where_none_is_recorded_ends_the_conversation(tmp_path, render):
     run = Run(tmp_path, [conversation], target)
     assert [turn.role for turn in run.answered[0].turns] == ["human", "gpt"]
     assert run.answered[0].turns[-1].tool_calls == (call({"at": "here"}),)
+
+
+@pytest.mark.parametrize(("value", "rewritten"), [("true", 0), (" true", 1), ("True", 0)])
+def test_an_answer_that_the_template_writes_otherwise_is_counted(
+    tmp_path, render, value, rewritten
+):
+    target = TargetOfRules(render(), [("Search it", written_call(sure=value))])
+    run = Run(tmp_path, [recorded_search({"at": "here"})], target)
+    assert run.stats["rewritten"] == rewritten
 
 
 def test_the_order_of_arguments_does_not_matter_but_their_type_does(tmp_path, render):
@@ -194,11 +220,106 @@ def test_the_order_of_arguments_does_not_matter_but_their_type_does(tmp_path, re
     assert [len(c.turns) for c in run.answered] == [4, 2]
 
 
+def test_another_call_is_a_branch_and_the_conversation_goes_on_as_recorded(tmp_path, render):
+    rules = [("Search it", written_call(at="there")), ("a cat", "It is a cat.")]
+    target = TargetOfRules(render(), rules)
+    run = Run(tmp_path, [recorded_search({"at": "here"})], target, on_mismatch="recorded")
+    whole, branch = run.answered
+    assert [turn.recorded for turn in whole.turns] == [False, True, False, False]
+    assert whole.turns[1].tool_calls[0].arguments == '{"at": "here"}'
+    assert whole.turns[3] == Turn("gpt", "It is a cat.")
+    assert (whole.id, branch.source) == ("s-0", "s")
+    assert branch.turns == (
+        Turn("human", "Search it"),
+        Turn("gpt", "", tool_calls=(call({"at": "there"}),)),
+    )
+    assert branch.id == branch.of_source("s").id
+    assert "recorded" in target.asked[1]
+    assert run.stats["answers"] == {"kept": 1, "other_calls_than_recorded": 1}
+    assert (run.stats["answered"], run.stats["records"], run.stats["branches"]) == (1, 2, 1)
+    assert run.stats["sources"] == {
+        "s": {"conversations_in": 1, "answered": 1, "failed": 0, "records": 2}
+    }
+
+
+@pytest.mark.parametrize("said", [CUT, "", "A stray </think> tag"])
+def test_the_recorded_turn_stands_for_an_answer_that_cannot_be_used(tmp_path, render, said):
+    target = TargetOfRules(render(), [("One?", said), ("Two?", "Second.")])
+    run = Run(tmp_path, [chat("One?", "x", "Two?", "y")], target, on_mismatch="recorded")
+    assert run.answered[0].turns == (
+        Turn("human", "One?"),
+        Turn("gpt", "x", recorded=True),
+        Turn("human", "Two?"),
+        Turn("gpt", "Second."),
+    )
+    assert run.failures == []
+
+
+def test_recorded_turns_behind_the_last_answer_go(tmp_path, render):
+    target = TargetOfRules(render(), [("One?", "First."), ("Two?", CUT)])
+    run = Run(tmp_path, [chat("One?", "x", "Two?", "y")], target, on_mismatch="recorded")
+    assert run.answered[0].turns == (Turn("human", "One?"), Turn("gpt", "First."))
+
+
+def test_a_conversation_of_recorded_answers_alone_fails(tmp_path, render):
+    target = TargetOfRules(render(), [("One?", CUT), ("Two?", "")])
+    run = Run(tmp_path, [chat("One?", "x", "Two?", "y")], target, on_mismatch="recorded")
+    assert run.records == []
+    assert [failure["reason"] for failure in run.failures] == ["cut_by_length"]
+
+
+texts = st.text(
+    st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12
+) | st.sampled_from(
+    ["2024-05-01", "42", "null", "true", '{"a": 1}', "[1,2]", " x ", "a\r\nb", "\u2028"]
+)
+
+
+@settings(max_examples=60, derandomize=True, deadline=None)
+@given(st.lists(st.lists(texts, min_size=1, max_size=5), min_size=1, max_size=8), st.booleans())
+def test_no_text_of_the_corpus_changes(tmp_path_factory, render, corpus, stop):
+    """What people said stays to the character; answers are the target's or marked as recorded."""
+    target = TargetOfRules(render(), [("a", CUT), ("1", ""), ("", "Fine.")], 100_000)
+    conversations = [chat(*said) for said in corpus]
+    on_mismatch = "stop" if stop else "recorded"
+    run = Run(tmp_path_factory.mktemp("run"), conversations, target, on_mismatch=on_mismatch)
+    given_ids = [one.id for one in run.answered] + [one["id"] for one in run.failures]
+    assert sorted(given_ids) == sorted(f"s-{n}" for n in range(len(corpus)))
+    assert run.stats["answered"] + run.stats["failed"] == run.stats["conversations_in"]
+    for answered in run.answered:
+        before = conversations[int(answered.id[2:])].turns
+        for turn, old in zip(answered.turns, before, strict=False):
+            if turn.role != "gpt":
+                assert turn == old
+            elif turn.recorded:
+                assert turn.text == old.text
+            else:
+                assert turn.text == "Fine."
+        assert answered.answers()
+
+
+def test_the_number_of_shards_changes_no_byte(tmp_path, render):
+    runs = [
+        Run(tmp_path / str(shards), many(23), TargetOfRules(render(), RULES), shards=shards)
+        for shards in (1, 4)
+    ]
+    for name in ("responses.jsonl", "failures.jsonl", "stats.json"):
+        assert len({(tmp_path / n / name).read_bytes() for n in ("1", "4")}) == 1
+    assert runs[0].records == runs[1].records
+
+
+@pytest.mark.parametrize("name", ["0-of-2", "3-of-2", "1-of-0", "1", "-1-of-2", "1-of-2x"])
+def test_a_shard_that_cannot_be_is_refused(name):
+    with pytest.raises(ValueError, match="is no shard"):
+        Shard.parse(name)
+
+
 def test_an_answer_that_was_cut_ends_the_conversation_before_it(tmp_path, render):
     target = TargetOfRules(render(), [("One?", "First."), ("Two?", CUT)])
     run = Run(tmp_path, [chat("One?", "x", "Two?", "y", "Three?", "z")], target)
     assert [turn.text for turn in run.answered[0].turns] == ["One?", "First."]
-    assert run.stats["ended_early_by_reason"] == {"cut_by_length": 1}
+    assert run.stats["answers"] == {"cut_by_length": 1, "kept": 1}
+    assert run.stats["finish_reasons"] == {"length": 1, "stop": 1}
 
 
 def test_results_without_an_answer_after_them_go(tmp_path, render):
@@ -254,7 +375,7 @@ def many(count):
 
 
 def test_every_conversation_is_answered_or_failed_in_the_order_of_the_corpus(tmp_path, render):
-    count = 2 * BATCH + 3
+    count = 67
     run = Run(tmp_path, many(count), TargetOfRules(render(), RULES))
     answered = [record["id"] for record in run.records]
     failed = [failure["id"] for failure in run.failures]
@@ -327,6 +448,30 @@ def test_a_batch_answers_as_one_prompt_at_a_time(real, render):
         assert not set(answer.ids) & render().end_of_turn_ids
 
 
+def test_a_sampled_answer_does_not_depend_on_the_other_prompts(real, render):
+    prompts = encoded(render())
+    sampling = Sampling(12, temperature=0.8, top_p=0.95, top_k=40, seed=3)
+    together = real.answer(prompts, sampling)
+    assert together == [real.answer([prompt], sampling)[0] for prompt in prompts]
+    assert together != real.answer(prompts, Sampling(12))
+
+
+def test_a_top_k_of_one_is_greedy(real, render):
+    prompts = encoded(render())
+    one = Sampling(12, temperature=1.0, top_k=1)
+    assert real.answer(prompts, one) == real.answer(prompts, Sampling(12))
+
+
+def test_what_is_not_configured_is_sampled_as_the_target_recommends(tmp_path):
+    assert recommended_sampling(tmp_path, 8) == Sampling(8)
+    own = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20}
+    (tmp_path / "generation_config.json").write_text(json.dumps(own))
+    assert recommended_sampling(tmp_path, 8, seed=1) == Sampling(8, 0.7, 0.8, 20, 1)
+    assert recommended_sampling(tmp_path, 8, 0.0, 1.0, 0) == Sampling(8)
+    (tmp_path / "generation_config.json").write_text(json.dumps({**own, "do_sample": False}))
+    assert recommended_sampling(tmp_path, 8).temperature == 0
+
+
 def test_sampling_follows_its_seed(real, render):
     prompts = encoded(render())
     one, same, other = (
@@ -348,6 +493,7 @@ def test_greedy_is_greedy_whatever_the_target_recommends(lively, real, render, t
 
 
 def test_the_real_target_answers_a_corpus(tmp_path, real, render):
-    real.renderer = render()
-    run = Run(tmp_path, [chat(text, "recorded") for text in PROMPTS], real, max_tokens=8)
+    answers = TransformersAnswers(real, Sampling(8))
+    answers.renderer = render()
+    run = Run(tmp_path, [chat(text, "recorded") for text in PROMPTS], answers, max_tokens=8)
     assert run.stats["conversations_in"] == len(run.records) + len(run.failures) == len(PROMPTS)

@@ -7,6 +7,7 @@ from itertools import groupby, pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rows import rows_of
 
 from lib.conversation import Conversation, ToolCall, Turn, to_messages
@@ -310,3 +311,29 @@ def test_no_row_is_the_beginning_of_the_next(render, conversation, thinking):
     rows = rows_of(conversation, render(thinking)).rows
     for row, following in pairwise(rows):
         assert following.ids[: len(row.ids)] != row.ids
+
+
+@settings(derandomize=True, max_examples=60, deadline=None)
+@given(data=st.data(), thinking=st.booleans(), seq_length=st.integers(80, 400))
+def test_a_recorded_turn_is_read_and_never_said(render, data, thinking, seq_length):
+    """What is supervised of the other turns, in what context, is as without the mark."""
+    conversation = data.draw(conversations())
+    answers = [n for n, turn in enumerate(conversation.turns) if turn.role == "gpt"]
+    recorded = data.draw(st.sets(st.sampled_from(answers)))
+    turns = [replace(turn, recorded=n in recorded) for n, turn in enumerate(conversation.turns)]
+    marked = replace(conversation, turns=tuple(turns))
+    renderer = render(thinking)
+    everything = spans_of(rows_of(conversation, renderer, seq_length))
+    assert spans_of(rows_of(marked, renderer, seq_length)) == {
+        turn: span for turn, span in everything.items() if turn not in recorded
+    }
+    assert marked.answers() == [n for n in answers if n not in recorded]
+
+
+def spans_of(tokenized):
+    """Return what is supervised of each turn, with all that stands before it."""
+    return {
+        turn: (tuple(row.ids[:end]), start)
+        for row in tokenized.rows
+        for turn, (start, end) in zip(row.turns, row.spans, strict=True)
+    }

@@ -422,15 +422,28 @@ def test_too_many_conversations_without_a_row_are_found(run, render):
 
 
 def test_counts_of_regenerated_responses_are_followed(run, render):
-    kept = read_json(run.stages.merged / "stats.json")["kept"]
+    merged = read_json(run.stages.merged / "stats.json")
     path = run.folder / "responses.json"
     run.stages = Stages(**{**vars(run.stages), "responses": path})
-    write_json(path, {"conversations_in": kept, "answered": kept, "failed": 0})
+
+    def respond(failed=0, lost=0):
+        sources = {
+            name: {"conversations_in": kept, "answered": kept, "failed": 0, "records": kept}
+            for name, counts in merged["sources"].items()
+            if (kept := counts.get("train", 0) + counts.get("validation", 0))
+        }
+        sources["one"]["records"] -= lost
+        counts = {"conversations_in": merged["kept"], "answered": merged["kept"] - failed}
+        records = merged["kept"] - lost
+        write_json(path, {**counts, "failed": failed, "records": records, "sources": sources})
+
+    respond()
     run.verify(render)
-    write_json(path, {"conversations_in": kept, "answered": kept - 1, "failed": 1})
-    with pytest.raises(DatasetNotVerified, match="conversations tokenized"):
+    respond(lost=1)
+    with pytest.raises(DatasetNotVerified, match=r"(?s)one: records.*conversations tokenized"):
         run.verify(render)
-    write_json(path, {"conversations_in": kept, "answered": kept, "failed": 1})
+    respond()
+    run.change("responses.json", lambda stats: stats.update(failed=1))
     with pytest.raises(DatasetNotVerified, match=r"answered \+ failed"):
         run.verify(render)
     assert not run.stamp.exists()
@@ -714,8 +727,9 @@ def test_a_source_may_have_limits_of_its_own(run, render):
 
 def test_a_source_without_any_row_is_below_its_least_rows(run, render):
     run.stages.sources.append(run.folder / "sources" / "four.stats.json")
-    counts = {"source": "four", "conversations": 0, "rows_in": 0}
-    write_json(run.stages.sources[-1], {**counts, "rows_written": 0, "rows_rejected": 0})
+    counts = {"source": "four", "conversations": 0, "rows_in": 1, "rows_written": 0}
+    reasons = {"rows_rejected": 1, "rejected_by_reason": {"over_quota": 1}}
+    write_json(run.stages.sources[-1], {**counts, **reasons})
     run.change("merged/stats.json", lambda stats: stats["sources"].update(four={}))
     with pytest.raises(DatasetNotVerified, match="four: 0 rows"):
         run.verify(render)

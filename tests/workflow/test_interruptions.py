@@ -21,7 +21,7 @@ def test_interrupted_run_is_finished_by_the_same_command(
     results = project.folder / "results/toy"
 
     run = project.start(*COMMAND)
-    run.wait_for(lambda: any((project.folder / "cache/responses").glob("*.jsonl")))
+    run.wait_for(lambda: any((project.folder / "cache/responses").glob("*/*.journal")))
     run.interrupt(signal.SIGINT)
     assert run.process.returncode != 0
     assert not (results / "responses/sharegpt.jsonl").exists()
