@@ -15,7 +15,7 @@ train: setup
 	$(BIN)/snakemake --cores all train
 
 test: $(VENV)/test.done lint
-	$(BIN)/python -m pytest
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .

@@ -11,6 +11,8 @@ import psutil
 import pytest
 
 from lib.jsonl import read_jsonl
+from lib.serving import Serving, kept_server
+from lib.vllm_server import RequestRefused, ServerEnded
 from workflow.project import ROOT, Project
 
 NAMES = ("responses.jsonl", "failures.jsonl", "stats.json")
@@ -44,6 +46,14 @@ def journal_bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in (folder / "cache").glob("*/*.journal"))
 
 
+def kill_engine(owner: psutil.Process) -> None:
+    """Kill the process that computes, of the server that a process started."""
+    engines = [one for one in owner.children(recursive=True) if "EngineCore" in one.name()]
+    assert engines
+    for engine in engines:
+        engine.kill()
+
+
 def test_both_backends_give_the_same_bytes_even_if_the_server_dies(
     finished: Project, tmp_path: Path
 ) -> None:
@@ -59,9 +69,7 @@ def test_both_backends_give_the_same_bytes_even_if_the_server_dies(
         end = time.monotonic() + 300
         while not journal_bytes(tmp_path / "served") and time.monotonic() < end:
             time.sleep(0.05)
-        for process in psutil.Process(served.pid).children(recursive=True):
-            if "EngineCore" in process.name():
-                process.kill()
+        kill_engine(psutil.Process(served.pid))
         assert served.wait(600) == 0
     finally:
         served.kill()
@@ -72,3 +80,22 @@ def test_both_backends_give_the_same_bytes_even_if_the_server_dies(
     assert stats["conversations_in"] == 150 == stats["answered"] + stats["failed"]
     assert stats["records"] == len(list(read_jsonl(tmp_path / "served/responses.jsonl")))
     assert Project(tmp_path / "served").processes() == []
+
+
+def test_a_wrong_request_is_refused_and_a_server_that_ends_too_often_is_an_error(
+    finished: Project, tmp_path: Path
+) -> None:
+    (target,) = (finished.folder / "models").glob("toy@*")
+    said: list[str] = []
+    serving = Serving(restarts=0)
+    options = ("--max-model-len", "256")
+    with kept_server(target, serving, options, tmp_path / "vllm.log", said.append) as server:
+        body = {"prompt": [5, 6, 7], "max_tokens": 2, "return_token_ids": True}
+        (choice,) = server.post("/v1/completions", body)["choices"]
+        assert len(choice["token_ids"]) <= 2
+        with pytest.raises(RequestRefused):
+            server.post("/v1/completions", {**body, "prompt": [5] * 300})
+        kill_engine(psutil.Process())
+        with pytest.raises(ServerEnded, match="exit code"):
+            server.post("/v1/completions", body)
+    assert said == []
