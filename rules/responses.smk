@@ -26,13 +26,18 @@ rule regenerate_responses:
         "../envs/target.yaml"
     threads: 8
     resources:
-        mem_mb=3000,
+        mem_mb=3000 + 20000 * SERVING["gpus"],
         runtime=1440,
         gpu=SERVING["gpus"] if CONFIG["responses"]["backend"] == "vllm" else 0,
         serving=canonical(SERVING),
     params:
         settings=lambda w: settings("regenerate_responses"),
-        code=code_digest("regenerate_responses.py", environment="target.yaml"),
+        code=code_digest(
+            "regenerate_responses.py",
+            "lib/vllm_launcher.py",
+            "lib/guardian.py",
+            environment="target.yaml",
+        ),
     shell:
         "python scripts/regenerate_responses.py"
         " --settings {params.settings:q}"

@@ -88,14 +88,23 @@ rule extract_hidden_states:
         "../envs/target.yaml"
     threads: 8
     resources:
-        mem_mb=3000,
+        mem_mb=3000 + 20000 * SERVING["gpus"],
         runtime=1440,
+        gpu=SERVING["gpus"] if CONFIG["hidden_states"]["backend"] == "vllm" else 0,
+        serving=canonical(SERVING),
     params:
         settings=lambda w: settings("extract_hidden_states"),
-        code=code_digest("extract_hidden_states.py", environment="target.yaml"),
+        code=code_digest(
+            "extract_hidden_states.py",
+            "lib/cpu_hidden_states_connector.py",
+            "lib/vllm_launcher.py",
+            "lib/guardian.py",
+            environment="target.yaml",
+        ),
     shell:
         "python scripts/extract_hidden_states.py"
         " --settings {params.settings:q}"
+        " --serving {resources.serving:q}"
         " --stamp {input.stamp:q}"
         " --tokenized {input.tokenized:q}"
         " --weights {input.weights:q}"

@@ -18,7 +18,7 @@ from lib.conversation import Conversation
 from lib.encoding import FastEncoder, NotFast
 from lib.rendering import Renderer, RenderError, tool_list
 from lib.token_rows import RowLimits, Tokenized, TokenRow
-from lib.turn_rows import RowMaker
+from lib.turn_rows import RowMaker, first_of
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,7 @@ class ChainRowMaker:
                 raise _OffTheChain
             first = len(ids) + len(self._prompt)
             ids += piece
-            ends = self._renderer.end_of_turn_ids
-            end = next((n for n in range(first, len(ids)) if ids[n] in ends), None)
+            end = first_of(self._renderer.end_of_turn_ids, ids, first)
             if end is None:
                 raise _OffTheChain
             if position not in learned:

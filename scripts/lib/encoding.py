@@ -88,7 +88,7 @@ class FastEncoder:
         if self._normalizes and not text.isascii():
             text = unicodedata.normalize("NFC", text)
         ranks = self._encoding.encode_ordinary(text)
-        return ranks if self._ids is None else [self._ids[rank] for rank in ranks]
+        return ranks if self._ids is None else list(map(self._ids.__getitem__, ranks))
 
 
 def _parts(tokenizer: Any) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import Any
 from lib.conversation import from_record
 from lib.files import write_json, write_text
 from lib.generation import TransformersTarget
-from lib.hidden_states import Capture
 from lib.jsonl import read_jsonl
 from lib.rendering import Renderer
 from lib.sampling import Sampling
 from lib.simulation import Acceptance, SimulatedDrafter
+from lib.transformers_states import Capture
 
 BATCH = 16
 

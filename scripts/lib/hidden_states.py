@@ -1,26 +1,34 @@
-"""Hidden states of the target for every token row, as speculators reads them from disk.
+"""Hidden states of the target for every token row, stored where the trainer reads them.
 
-File `hs_{row}.safetensors` holds `hidden_states` [length, layers + 1, hidden size] and
-`token_ids` [length]. Layer id k is the output of decoder layer k (0: the embeddings), as in
-transformers and vLLM; the last slice is the output of the last layer before the final norm.
+Row k is file `hs_{k}.safetensors`. Layer id k is the output of decoder layer k (0: the
+embeddings), as in transformers and vLLM; the last slice is the output of the last layer before the
+final norm.
 """
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import torch
-from safetensors import safe_open
-from safetensors.torch import save_file
+import numpy as np
+from numpy.typing import NDArray
 
-from lib.arrow_rows import read_token_rows
+from lib.arrow_rows import read_columns
+from lib.console import Stage
 from lib.digest import digest
-from lib.files import atomic_path, read_json, write_json
-from lib.generation import load_target
+from lib.files import read_json, remove, write_json
+from lib.state_files import Layout, StatesError, WriteStates, holds_states_of
+from lib.target_facts import read_facts
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+Row = tuple[int, NDArray[np.int32]]
+"""Number and token ids of a row."""
+
+_UNCHECKED = ".unchecked"
+"""Folder beside the finished ones, for files until they are checked."""
 
 
 @dataclass(frozen=True)
@@ -34,100 +42,233 @@ class HiddenStatesSettings:
     trust_remote_code: bool = False
 
 
+class StatesBackend(Protocol):
+    """Whatever computes hidden states: a model in this process or a server."""
+
+    @property
+    def width(self) -> int:
+        """Number of rows to have under way, each in a thread of its own."""
+        ...
+
+    def started(self, folder: Path, longest: int) -> AbstractContextManager[WriteStates]:
+        """Have the target at hand while the block runs.
+
+        Args:
+            folder: an empty folder for files on their way, removed afterwards.
+            longest: tokens of the longest row.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class _Work:
+    """The files that are to be there, and the rows that have none yet.
+
+    Attributes:
+        tokenized: folder of the rows.
+        folder: where the files go.
+        layout: what each file holds.
+        rows, tokens: how many there are in all.
+        missing: numbers of the rows without a file.
+        missing_tokens: how many tokens they have.
+        longest: tokens of the longest row.
+    """
+
+    tokenized: Path
+    folder: Path
+    layout: Layout
+    rows: int
+    tokens: int
+    missing: frozenset[int]
+    missing_tokens: int
+    longest: int
+
+    @property
+    def size(self) -> int:
+        """Return the bytes that all states take."""
+        return self.tokens * self.layout.bytes_a_token
+
+    @property
+    def missing_size(self) -> int:
+        """Return the bytes that have yet to be written."""
+        return self.missing_tokens * self.layout.bytes_a_token
+
+
 def extract_hidden_states(
     settings: HiddenStatesSettings,
     tokenized: Path,
     target: Path,
     manifest: Path,
-    advance: Callable[[int], None],
+    backend: StatesBackend,
+    show: Stage,
 ) -> dict[str, Any]:
-    """Compute the states of each row and name their folder in `manifest`, written last.
+    """Store the states of each row and name their folder in `manifest`, written last.
 
     The folder is named by a digest of the rows, the weights and the settings, so states of
-    another data set can never be taken for these; files of an interrupted run are kept.
+    another data set can never be taken for these. Files of an interrupted run are kept, and
+    each file is checked before it is given its place.
 
     Args:
-        advance: called with 1 after each row.
+        backend: computes the states that are missing; not started if none are.
+        show: is told the size on disk before the work, and each row that is done.
 
     Returns:
         The content of `manifest`.
 
     Raises:
-        ValueError: the disk is too small, or states are not finite.
+        ValueError: the disk is too small.
+        StatesError: a row has no states, or not what they must be; names the row.
     """
-    stats = read_json(tokenized / "stats.json")
+    content = read_json(tokenized / "stats.json")["content"]
     identity = {
-        "rows": stats["content"],
+        "rows": content,
         "target": digest(read_json(target / "weights.json")),
+        "backend": settings.backend,
         "layer_ids": settings.layer_ids,
         "dtype": settings.dtype,
     }
     folder = manifest.parent / "hidden_states" / digest(identity)[:8]
     folder.mkdir(parents=True, exist_ok=True)
-    model = load_target(target, settings.trust_remote_code, settings.dtype)
-    size = _bytes_a_token(model, settings) * stats["tokens"]
-    _check_free_space(folder, size)
-    capture = Capture(model, settings.layer_ids)
-    for row, (ids, _, _) in enumerate(read_token_rows(tokenized)):
-        path = folder / f"hs_{row}.safetensors"
-        if not _is_complete(path, ids):
-            states = capture.states(ids).to(DTYPES[settings.dtype])
-            if not torch.isfinite(states).all():
-                raise ValueError(f"row {row}: the target's hidden states are not finite")
-            with atomic_path(path) as partial:
-                save_file({"hidden_states": states, "token_ids": torch.tensor(ids)}, partial)
-        advance(1)
-    result = {**identity, "folder": folder.name, "rows_on_disk": stats["rows"], "bytes": size}
+    layout = Layout(len(settings.layer_ids) + 1, read_facts(target).hidden_size, settings.dtype)
+    with _emptied(folder.with_name(_UNCHECKED)) as unchecked:
+        work = _look_for_work(tokenized, folder, layout)
+        _announce(work, show)
+        if work.missing:
+            _write_missing(work, unchecked, backend, show)
+    result = {**identity, "folder": folder.name, "rows_on_disk": work.rows, "bytes": work.size}
     write_json(manifest, result)
     return result
 
 
-class Capture:
-    """Runs a target over one row and picks the layers."""
+def _look_for_work(tokenized: Path, folder: Path, layout: Layout) -> _Work:
+    rows = tokens = missing_tokens = longest = 0
+    missing = set()
+    for row, ids in _read_rows(tokenized):
+        rows, tokens, longest = rows + 1, tokens + len(ids), max(longest, len(ids))
+        if not holds_states_of(_file_of(row, folder), ids):
+            missing.add(row)
+            missing_tokens += len(ids)
+    return _Work(
+        tokenized, folder, layout, rows, tokens, frozenset(missing), missing_tokens, longest
+    )
 
-    def __init__(self, model: Any, layer_ids: Sequence[int]):
-        self._model = model
-        self._layer_ids = list(layer_ids)
 
-    def states(self, ids: Sequence[int]) -> torch.Tensor:
-        """Return the states of one row, shape [length, layers + 1, hidden size]."""
-        before_norm: list[torch.Tensor] = []
-        look = self._model.model.norm.register_forward_pre_hook(
-            lambda _, inputs: before_norm.append(inputs[0])
+def _announce(work: _Work, show: Stage) -> None:
+    """Say what the states take on disk, and stop if it is more than there is.
+
+    Raises:
+        ValueError: the disk is too small.
+    """
+    layout, free = work.layout, shutil.disk_usage(work.folder).free
+    show.say(
+        f"{work.rows} rows, {work.tokens} tokens x {layout.slices} layers x "
+        f"{layout.hidden_size} {layout.dtype} numbers: {_size(work.size)} in {work.folder}"
+        + (f", {_size(work.missing_size)} of it missing" if work.missing_size < work.size else "")
+        + f"; {_size(free)} are free"
+    )
+    others = [path for path in work.folder.parent.iterdir() if _is_other(path, work.folder)]
+    if others:
+        size = sum(file.stat().st_size for path in others for file in path.iterdir())
+        show.say(
+            f"hidden states of other data sets or settings take {_size(size)} beside it: "
+            f"{', '.join(sorted(path.name for path in others))}; delete them if nothing needs them"
         )
-        with look, torch.inference_mode():
-            output = self._model.model(
-                torch.tensor([list(ids)], device=self._model.device),
-                output_hidden_states=True,
-                use_cache=False,
-            )
-        layers = [output.hidden_states[k][0] for k in self._layer_ids]
-        return torch.stack([*layers, before_norm[0][0]], dim=1).cpu()
-
-
-def _bytes_a_token(model: Any, settings: HiddenStatesSettings) -> int:
-    hidden_size: int = model.config.get_text_config().hidden_size
-    layers = len(settings.layer_ids) + 1
-    return layers * hidden_size * DTYPES[settings.dtype].itemsize + 8
-
-
-def _check_free_space(folder: Path, size: int) -> None:
-    present = sum(path.stat().st_size for path in folder.glob("hs_*.safetensors"))
-    free = shutil.disk_usage(folder).free
-    if size - present > free:
+    if work.missing_size > free:
         raise ValueError(
-            f"the hidden states take {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free "
-            f"at {folder}"
+            f"the hidden states need {_size(work.missing_size)} more, and {_size(free)} are free "
+            f"at {work.folder}; make room, or store fewer rows or layers"
         )
 
 
-def _is_complete(path: Path, ids: Sequence[int]) -> bool:
-    """Say whether a file of an earlier run holds the states of this row."""
-    if not path.is_file():
-        return False
+def _write_missing(work: _Work, unchecked: Path, backend: StatesBackend, show: Stage) -> None:
+    rows = (row for row in _read_rows(work.tokenized) if row[0] in work.missing)
+    # The backend ends first: a thread that waits for it is told so, and the pool can end.
+    with (
+        ThreadPoolExecutor(backend.width) as pool,
+        backend.started(unchecked, work.longest) as write,
+        show.progress("rows", len(work.missing)) as progress,
+    ):
+        store = partial(_store, work, unchecked, write, show.say)
+        for _ in _in_threads(pool, 2 * backend.width, store, rows):
+            progress.advance()
+
+
+def _store(
+    work: _Work, unchecked: Path, write: WriteStates, say: Callable[[str], None], row: Row
+) -> None:
+    """Store the states of a row; what is wrong with them once may be right the second time."""
+    number, ids = row
+    path = _file_of(number, unchecked)
     try:
-        with safe_open(path, framework="pt") as file:
-            stored: list[int] = file.get_tensor("token_ids").tolist()
-            return stored == list(ids)
-    except Exception:
-        return False
+        _write_checked(work.layout, write, ids, path)
+    except StatesError as error:
+        say(f"row {number}: {error}; trying once more")
+        try:
+            _write_checked(work.layout, write, ids, path)
+        except StatesError as again:
+            raise StatesError(
+                f"row {number}: {again}, twice; no row may be left out, so the stage stops here "
+                "(finished rows are kept)"
+            ) from again
+    path.replace(_file_of(number, work.folder))
+
+
+def _write_checked(layout: Layout, write: WriteStates, ids: NDArray[np.int32], path: Path) -> None:
+    write(ids.tolist(), path)
+    layout.check(path, ids)
+
+
+def _in_threads(
+    pool: Executor, width: int, work: Callable[[Row], None], rows: Iterable[Row]
+) -> Iterator[None]:
+    """Yield after each row that is done, in any order, with at most `width` rows in the pool."""
+    under_way: set[Future[None]] = set()
+    try:
+        for row in rows:
+            under_way.add(pool.submit(work, row))
+            while len(under_way) == width:
+                done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+        while under_way:
+            done, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            yield from (future.result() for future in done)
+    finally:
+        for future in under_way:
+            future.cancel()
+
+
+def _read_rows(tokenized: Path) -> Iterator[Row]:
+    number = 0
+    for columns in read_columns(tokenized):
+        ends = np.cumsum(columns.id_lengths, dtype=np.int64)
+        for end, length in zip(ends, columns.id_lengths, strict=True):
+            yield number, columns.ids[end - length : end]
+            number += 1
+
+
+@contextmanager
+def _emptied(folder: Path) -> Iterator[Path]:
+    """Have an empty folder while the block runs, whatever a killed run left in it."""
+    remove(folder)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
+def _is_other(path: Path, folder: Path) -> bool:
+    return path.is_dir() and path.name not in (folder.name, _UNCHECKED)
+
+
+def _file_of(row: int, folder: Path) -> Path:
+    return folder / f"hs_{row}.safetensors"
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes as people read it: 107.6 MB."""
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 1000:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"

@@ -23,6 +23,7 @@ from lib.files import read_json, remove, write_json, write_text
 from lib.processes import guarded_process
 from lib.rendering import Renderer, ThinkingMode
 from lib.target_facts import read_facts
+from lib.training_watch import TrainingError, TrainingWatch, WatchLimits
 
 LAUNCHER = Path(__file__).with_name("training_launcher.py")
 METRICS = "metrics.jsonl"
@@ -48,10 +49,6 @@ class TrainSettings:
     seed: int = 0
     gpus: int = 0
     trust_remote_code: bool = False
-
-
-class TrainingError(ValueError):
-    """The trainer stopped before the last epoch was done."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def train_drafter(
 
     Raises:
         ValueError: the settings do not fit the target or its data.
-        TrainingError: the trainer failed or was interrupted.
+        TrainingError: the trainer failed, was interrupted, or was ended by the watch.
     """
     stats = read_json(inputs.tokenized / "stats.json")
     states = read_json(inputs.hidden_states)
@@ -266,11 +263,15 @@ def _run_trainer(
     command += [str(LAUNCHER), str(folder / "trainer.yaml"), str(metrics)]
     seen = metrics.stat().st_size if metrics.exists() else 0
     steps_per_epoch = 0
+    watch = TrainingWatch(WatchLimits())
     with guarded_process(command, log) as process:
-        while process.poll() is None:
+        is_running = True
+        while is_running:
             time.sleep(0.5)
+            is_running = process.poll() is None  # before the last look at what it wrote
             for line, end in _new_lines(metrics, seen):
                 seen = end
+                watch.look(line)
                 steps_per_epoch = line.get("steps_per_epoch", steps_per_epoch)
                 if "train" in line:
                     advance(line["global_step"] + 1, steps_per_epoch * settings.epochs)

@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from lib.conversation import Conversation, json_without_escapes
@@ -74,7 +75,7 @@ class RowMaker:
         start = len(prompt)
         if ids[:start] != prompt:
             return "prompt_not_prefix"
-        end = _end_of_turn(ids, start, self._renderer.end_of_turn_ids)
+        end = first_of(self._renderer.end_of_turn_ids, ids, start)
         if end is None:
             return "no_end_of_turn"
         if end + 1 - start < self._limits.minimum_supervised:
@@ -92,8 +93,13 @@ class RowMaker:
         )
 
 
-def _end_of_turn(ids: Sequence[int], start: int, ends: frozenset[int]) -> int | None:
-    return next((n for n in range(start, len(ids)) if ids[n] in ends), None)
+def first_of(wanted: Iterable[int], ids: list[int], start: int) -> int | None:
+    """Return where the first of several ids stands, from `start` on; None if none does."""
+    places = []
+    for token in wanted:
+        with suppress(ValueError):
+            places.append(ids.index(token, start))
+    return min(places, default=None)
 
 
 def _texts(conversation: Conversation) -> Iterator[str]:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from io import StringIO
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 from rows import tokenize_into
 
+from lib.console import Stage
 from lib.files import write_json
 from lib.hidden_states import HiddenStatesSettings, extract_hidden_states
 from lib.jsonl import jsonl_writer, read_jsonl
 from lib.rendering import Renderer
-from lib.training import Inputs, TrainingError, TrainSettings, train_drafter
+from lib.training import Inputs, TrainSettings, train_drafter
+from lib.training_watch import TrainingError
+from lib.transformers_states import TransformersStates
 
 CONVERSATIONS = Path(__file__).parents[2] / "resources/toy_target/conversations.jsonl"
 LAYER_IDS = [1, 3]
@@ -50,7 +54,8 @@ def inputs(
         tokenized,
         target,
         folder / "hidden_states.json",
-        lambda steps: None,
+        TransformersStates(target, LAYER_IDS, "float32"),
+        Stage("extract_hidden_states", StringIO()),
     )
     return Inputs(tokenized, target, folder / "hidden_states.json")
 
@@ -156,6 +161,12 @@ def test_a_trainer_that_fails_is_reported_with_its_log(inputs: Inputs, tmp_path:
     with pytest.raises(TrainingError, match=r"exit code 1; see .*trainer\.log"):
         train(inputs, tmp_path, full_attention_layers=[7])
     assert "Full attention indices" in (tmp_path / "trainer.log").read_text()
+    assert not (tmp_path / "train.json").exists()
+
+
+def test_a_training_whose_loss_is_no_number_is_ended(inputs: Inputs, tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"the loss of step \d+ is not finite"):
+        train(inputs, tmp_path, learning_rate=1e25)
     assert not (tmp_path / "train.json").exists()
 
 
