@@ -27,6 +27,9 @@ def export_drafter(
 
     Returns:
         The content of `train.json`.
+
+    Raises:
+        ValueError: the checkpoint says that it rotates only a part of each head.
     """
     result: dict[str, Any] = read_json(training)
     checkpoint = training.parent / result["best_checkpoint"]
@@ -35,12 +38,32 @@ def export_drafter(
     # Points at a code file of the checkpoint; servers know the architecture by its name.
     config.pop("auto_map", None)
     config["speculators_config"]["verifier"]["name_or_path"] = target
+    _require_plain_rotation(config)
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_path(folder / "model.safetensors") as partial:
         shutil.copyfile(checkpoint / "model.safetensors", partial)
     write_json(folder / "config.json", config)
     write_text(folder / "README.md", _model_card(result, config, target, settings.thinking))
     return result
+
+
+def _require_plain_rotation(config: dict[str, Any]) -> None:
+    """Leave out what a target that sees images says of positions in three dimensions.
+
+    Speculators copies it, but trains with plain positions over the whole head. For text both are
+    the same, and a server that follows the copy may rotate in another way.
+
+    Raises:
+        ValueError: only a part of each head is rotated.
+    """
+    rope = config["transformer_layer_config"].get("rope_parameters") or {}
+    for name in ("mrope_section", "mrope_interleaved"):
+        rope.pop(name, None)
+    if (share := rope.pop("partial_rotary_factor", 1.0)) != 1.0:
+        raise ValueError(
+            f"the drafter's configuration rotates {share} of each head, where it was trained with "
+            "all of it; speculators 0.9.0 is needed"
+        )
 
 
 def _model_card(result: dict[str, Any], config: dict[str, Any], target: str, thinking: bool) -> str:
