@@ -47,6 +47,7 @@ EVALUATION_FILES = evaluation_files(CONFIG, Path.cwd())
 SHARDS = shard_names(CONFIG["responses"]["shards"])
 # Among the resources of rules, not the parameters: where the target runs makes nothing stale.
 SERVING = CONFIG["serving"]
+ONLINE = CONFIG["hidden_states"]["mode"] == "online"
 KEEP_RESPONSES = CONFIG["responses"]["mode"] == "keep"
 
 

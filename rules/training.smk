@@ -1,7 +1,8 @@
 """The drafter: trained by speculators, exported for a server.
 
 REQUIRED INPUTS
-    <results>/verified.json, <results>/tokenized/, <results>/hidden_states.json, <target>/
+    <results>/verified.json, <results>/tokenized/, <target>/
+    <results>/hidden_states.json, unless a server gives the states while the drafter is trained
 OUTPUTS
     <results>/train.json; checkpoints in <results>/checkpoints/{digest8}/, which no rule declares,
     so that neither a failure nor a rerun deletes them
@@ -14,7 +15,7 @@ rule train_drafter:
     input:
         stamp="<results>/verified.json",
         tokenized="<results>/tokenized/stats.json",
-        hidden_states="<results>/hidden_states.json",
+        hidden_states=[] if ONLINE else "<results>/hidden_states.json",
         weights="<target>/weights.json",
     output:
         result="<results>/train.json",
@@ -28,18 +29,22 @@ rule train_drafter:
     resources:
         mem_mb=3000,
         runtime=1440,
-        gpu=CONFIG["train"]["gpus"],
+        gpu=CONFIG["train"]["gpus"] + (SERVING["gpus"] if ONLINE else 0),
+        serving=canonical(SERVING),
     params:
         settings=lambda w: settings("train_drafter"),
         code=code_digest(
             "train_drafter.py",
             "lib/training_launcher.py",
+            "lib/cpu_hidden_states_connector.py",
+            "lib/vllm_launcher.py",
             "lib/guardian.py",
             environment="training.yaml",
         ),
     shell:
         "python scripts/train_drafter.py"
         " --settings {params.settings:q}"
+        " --serving {resources.serving:q}"
         " --stamp {input.stamp:q}"
         " --tokenized {input.tokenized:q}"
         " --hidden-states {input.hidden_states:q}"

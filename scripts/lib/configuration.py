@@ -86,7 +86,7 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
             layers = {"layer_ids": train["target_layer_ids"]}
             return {**config["hidden_states"], **layers, **trust}
         case "train_drafter":
-            return {**train, **trust}
+            return {**train, **trust, "hidden_states": config["hidden_states"]["mode"]}
         case "export_drafter":
             return _pick(target, "thinking")
         case "evaluate_drafter":

@@ -1,6 +1,7 @@
 """What is counted while conversations become token rows."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,6 +157,14 @@ class Totals:
 def training_ratio(train_rows: int, rows: int) -> float:
     """Return the share that makes speculators' split `int(rows * share)` fall at `train_rows`."""
     return (train_rows + 0.5) / rows
+
+
+def longest_row(stats: Mapping[str, Any]) -> int:
+    """Return the tokens of the longest row, from `stats.json`."""
+    sources = stats["sources"].values()
+    return max(
+        int(counts[side]["longest"]) for counts in sources for side in SPLITS if side in counts
+    )
 
 
 def _source(counts: SourceCounts) -> dict[str, Any]:

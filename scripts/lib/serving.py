@@ -105,6 +105,15 @@ class KeptServer:
                     raise
                 time.sleep(min(_LONGEST_PAUSE, 0.5 * 2**attempt))
 
+    @property
+    def url(self) -> str:
+        """Where the server listens."""
+        return self._server.url
+
+    def check(self) -> None:
+        """Raise `ServerEnded` if the server has ended."""
+        self._server.check()
+
     def get(self, path: str) -> Any:
         """Return the JSON at a path."""
         return self._server.get(path)
@@ -151,7 +160,7 @@ def kept_server(
     def start(number: int) -> AbstractContextManager[Server]:
         return vllm_server(
             target,
-            target.name,
+            str(target),  # the name that speculators' trainer expects
             [*options, *serving.command_options()],
             log.with_suffix(f".{number}{log.suffix}") if number else log,
             serving.startup_seconds,

@@ -9,11 +9,11 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import yaml
@@ -22,6 +22,8 @@ from lib.digest import digest
 from lib.files import read_json, remove, write_json, write_text
 from lib.processes import guarded_process
 from lib.rendering import Renderer, ThinkingMode
+from lib.row_counts import longest_row
+from lib.serving import KeptServer, job_gpus
 from lib.target_facts import read_facts
 from lib.training_watch import TrainingError, TrainingWatch, WatchLimits
 
@@ -48,16 +50,56 @@ class TrainSettings:
     full_attention_layers: list[int] = field(default_factory=list)
     seed: int = 0
     gpus: int = 0
+    hidden_states: str = "offline"
     trust_remote_code: bool = False
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a drafter is trained on, each finished by the stage before."""
+    """What a drafter is trained on, each finished by the stage before.
+
+    Attributes:
+        hidden_states: manifest of the stored states; None if a server gives them on the way.
+    """
 
     tokenized: Path
     target: Path
-    hidden_states: Path
+    hidden_states: Path | None
+
+
+class StatesServer(Protocol):
+    """A served target that gives hidden states while the trainer asks for them."""
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs that it takes."""
+        ...
+
+    def served(self, folder: Path, longest: int) -> AbstractContextManager[KeptServer]:
+        """Serve it while the block runs.
+
+        Args:
+            folder: where states lie until the trainer has read them.
+            longest: tokens of the longest row.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class _States:
+    """Where the trainer gets hidden states from.
+
+    Attributes:
+        folder: files of stored states, or of those on their way.
+        endpoint: address of the server that is asked for states; "" if all are stored.
+        gpus: how many of the job's GPUs that server has; the trainer takes the next ones.
+        check: raises an error if that server has ended.
+    """
+
+    folder: Path
+    endpoint: str = ""
+    gpus: int = 0
+    check: Callable[[], None] = lambda: None
 
 
 def train_drafter(
@@ -67,6 +109,7 @@ def train_drafter(
     log: Path,
     say: Callable[[str], None],
     advance: Callable[[int, int], None],
+    server: StatesServer | None = None,
 ) -> dict[str, Any]:
     """Train, or go on with, the drafter of these settings and inputs; write `result` last.
 
@@ -74,6 +117,7 @@ def train_drafter(
         result: `train.json`; the checkpoints lie beside it in `checkpoints/`.
         log: file for all that the trainer prints.
         advance: called with (steps done, steps in all) while the trainer works.
+        server: gives hidden states where they are not stored.
 
     Returns:
         The content of `result`.
@@ -83,7 +127,6 @@ def train_drafter(
         TrainingError: the trainer failed, was interrupted, or was ended by the watch.
     """
     stats = read_json(inputs.tokenized / "stats.json")
-    states = read_json(inputs.hidden_states)
     mask_token_id = resolve_mask_token(settings, inputs)
     layers = read_facts(inputs.target).layers
     if max(settings.target_layer_ids) >= layers:
@@ -91,13 +134,10 @@ def train_drafter(
             f"train.target_layer_ids: {settings.target_layer_ids} must be below {layers}, the "
             "number of layers of the target"
         )
-    if states["rows"] != stats["content"]:
-        raise ValueError(f"{inputs.hidden_states} belongs to another data set")
     identity = {
         "settings": vars(settings),
         "rows": stats["content"],
-        "target": states["target"],
-        "hidden_states": states["folder"],
+        **_identity_of_states(inputs, stats),
     }
     folder = result.parent / "checkpoints" / digest(identity)[:8]
     folder.mkdir(parents=True, exist_ok=True)
@@ -106,9 +146,10 @@ def train_drafter(
         if done:
             say(f"going on after epoch {done} of {settings.epochs}")
         if done < settings.epochs:
-            config = _trainer_config(settings, inputs, folder, mask_token_id, stats)
-            write_text(folder / "trainer.yaml", yaml.safe_dump(config, sort_keys=False))
-            _run_trainer(settings, folder, log, advance)
+            with _states(inputs, stats, folder, server) as states:
+                config = _trainer_config(settings, inputs, folder, mask_token_id, stats, states)
+                write_text(folder / "trainer.yaml", yaml.safe_dump(config, sort_keys=False))
+                _run_trainer(settings, folder, log, advance, states)
             _require_all_epochs(settings.epochs, folder, log)
     validations = _validations(folder)
     best = min(validations, key=lambda epoch: validations[epoch]["loss_epoch"])
@@ -154,7 +195,12 @@ def resolve_mask_token(settings: TrainSettings, inputs: Inputs) -> int:
 
 
 def _trainer_config(
-    settings: TrainSettings, inputs: Inputs, folder: Path, mask_token_id: int, stats: dict[str, Any]
+    settings: TrainSettings,
+    inputs: Inputs,
+    folder: Path,
+    mask_token_id: int,
+    stats: dict[str, Any],
+    states: _States,
 ) -> dict[str, Any]:
     """Return the configuration of `speculators train` (version 0.9.0)."""
     on_cpu = settings.gpus == 0
@@ -182,19 +228,50 @@ def _trainer_config(
                 "num_workers": 0 if on_cpu else 8,
                 "max_anchors": settings.anchors,
             },
-            "generation": {"on_missing": "raise"},
+            "generation": {"on_missing": "generate", "vllm_endpoint": states.endpoint}
+            if states.endpoint
+            else {"on_missing": "raise"},
             "loss": {"loss_implementation": "eager" if on_cpu else "fused"},
             "optimizer": {"optimizer": settings.optimizer, "lr": settings.learning_rate},
             "trainer": {"epochs": settings.epochs, "save_path": str(folder)},
             "dflash": {"block_size": settings.block_size},
-            "backend": {"hidden_states_path": str(_states_folder(inputs))},
+            "backend": {"hidden_states_path": str(states.folder)},
         }
     }
 
 
-def _states_folder(inputs: Inputs) -> Path:
-    folder: str = read_json(inputs.hidden_states)["folder"]
-    return inputs.hidden_states.parent / "hidden_states" / folder
+def _identity_of_states(inputs: Inputs, stats: dict[str, Any]) -> dict[str, Any]:
+    """Return what target and hidden states have to do with the drafter.
+
+    Raises:
+        ValueError: the stored states are of other rows.
+    """
+    if inputs.hidden_states is None:
+        return {"target": digest(read_json(inputs.target / "weights.json"))}
+    states = read_json(inputs.hidden_states)
+    if states["rows"] != stats["content"]:
+        raise ValueError(f"{inputs.hidden_states} belongs to another data set")
+    return {"target": states["target"], "hidden_states": states["folder"]}
+
+
+@contextmanager
+def _states(
+    inputs: Inputs, stats: dict[str, Any], checkpoints: Path, server: StatesServer | None
+) -> Iterator[_States]:
+    """Have hidden states at hand: the stored ones, or a server that gives them."""
+    if inputs.hidden_states is not None:
+        folder = read_json(inputs.hidden_states)["folder"]
+        yield _States(inputs.hidden_states.parent / "hidden_states" / folder)
+        return
+    assert server is not None
+    on_their_way = checkpoints.with_name(f".states-{checkpoints.name}")
+    remove(on_their_way)
+    on_their_way.mkdir()
+    try:
+        with server.served(on_their_way, longest_row(stats)) as running:
+            yield _States(on_their_way, f"{running.url}/v1", server.gpus, running.check)
+    finally:
+        remove(on_their_way)
 
 
 @contextmanager
@@ -253,7 +330,11 @@ def _is_whole(checkpoint: Path) -> bool:
 
 
 def _run_trainer(
-    settings: TrainSettings, folder: Path, log: Path, advance: Callable[[int, int], None]
+    settings: TrainSettings,
+    folder: Path,
+    log: Path,
+    advance: Callable[[int, int], None],
+    states: _States,
 ) -> None:
     command = [sys.executable]
     if settings.gpus > 1:
@@ -264,11 +345,16 @@ def _run_trainer(
     seen = metrics.stat().st_size if metrics.exists() else 0
     steps_per_epoch = 0
     watch = TrainingWatch(WatchLimits())
-    with guarded_process(command, log) as process:
+    environment = {}
+    if settings.gpus:
+        gpus = job_gpus(states.gpus + settings.gpus)[states.gpus :]
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    with guarded_process(command, log, environment) as process:
         is_running = True
         while is_running:
             time.sleep(0.5)
             is_running = process.poll() is None  # before the last look at what it wrote
+            states.check()
             for line, end in _new_lines(metrics, seen):
                 seen = end
                 watch.look(line)

@@ -41,6 +41,11 @@ class VllmStates:
         """Number of requests to have under way."""
         return self.serving.concurrency
 
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs that the server takes."""
+        return self.serving.gpus
+
     @contextmanager
     def started(self, folder: Path, longest: int) -> Iterator[WriteStates]:
         """Serve the target, which writes into `folder`, while the block runs.
@@ -48,9 +53,7 @@ class VllmStates:
         Raises:
             ServerError: the server did not start.
         """
-        self.say("starting vLLM")
-        options = self._options(folder.resolve(), longest)
-        with kept_server(self.target, self.serving, options, self.log, self.say) as server:
+        with self.served(folder, longest) as server:
 
             def write(ids: Sequence[int], path: Path) -> None:
                 written = _ask(server, ids)
@@ -62,6 +65,18 @@ class VllmStates:
                     ) from error
 
             yield write
+
+    @contextmanager
+    def served(self, folder: Path, longest: int) -> Iterator[KeptServer]:
+        """Serve the target, which writes states into `folder`, for whoever asks for them.
+
+        Raises:
+            ServerError: the server did not start.
+        """
+        self.say("starting vLLM")
+        options = self._options(folder.resolve(), longest)
+        with kept_server(self.target, self.serving, options, self.log, self.say) as server:
+            yield server
 
     def _options(self, folder: Path, longest: int) -> list[str]:
         """Return the options of `vllm serve`."""

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -395,6 +396,41 @@ def test_a_second_run_asks_nothing_and_gives_the_same_bytes(tmp_path, render):
     Run(tmp_path, many(60), silent)
     assert target.asked and not silent.asked
     assert [(tmp_path / name).read_bytes() for name in names] == first
+
+
+class Killed(BaseException):
+    """What a kill is to a run: nothing after it happens."""
+
+
+class TargetThatDies(TargetOfRules):
+    """Answers some prompts, and ends the run instead of the next one."""
+
+    def __init__(self, renderer, rules, answers):
+        super().__init__(renderer, rules)
+        self.left = answers
+
+    def finished(self):
+        if not self.left:
+            raise Killed
+        self.left -= 1
+        return super().finished()
+
+
+@settings(max_examples=20, derandomize=True, deadline=None)
+@given(st.lists(st.integers(0, 30), max_size=4))
+def test_however_often_it_is_killed_nothing_is_asked_twice(tmp_path_factory, render, kills):
+    folder = tmp_path_factory.mktemp("killed")
+    asked = []
+    for answers in kills:
+        target = TargetThatDies(render(), RULES, answers)
+        with suppress(Killed):
+            Run(folder, many(20), target)
+        asked += target.asked
+    last = TargetOfRules(render(), RULES)
+    run = Run(folder, many(20), last)
+    whole = TargetOfRules(render(), RULES)
+    assert run.records == Run(folder / "whole", many(20), whole).records
+    assert sorted(asked + last.asked) == sorted(whole.asked)
 
 
 def test_a_longer_corpus_asks_only_what_is_new(tmp_path, render):
