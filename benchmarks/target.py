@@ -132,7 +132,7 @@ def answers(folder: Path, target: Path, count: int, concurrency: int) -> None:
     serving = Serving(concurrency=concurrency, options=("--max-num-seqs", str(concurrency)))
     options = (*OPTIONS, "--max-model-len", "512", "--no-enable-prefix-caching")
     with kept_server(target, serving, options, folder / "vllm.log", print) as server:
-        url = server._server.url
+        url = server.url
         ours(server, count // 4, concurrency, 1)  # so that neither finds a cold server
         first = ours(server, count, concurrency, 2)
         theirs = bench_serve(folder, target, url, count, concurrency)
