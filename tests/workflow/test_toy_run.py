@@ -22,6 +22,7 @@ STAGES = (
     "merge_sources",
     "build_toy_target",
     "regenerate_responses",
+    "gather_responses",
     "tokenize_conversations",
     "verify_dataset",
     "extract_hidden_states",
@@ -162,8 +163,9 @@ def test_moving_touching_and_reordering_make_nothing_stale(
 
 
 AFTER_TRAINING = {"train_drafter", "export_drafter", "evaluate_drafter", "report"}
+RESPONSES = {"regenerate_responses", "gather_responses"}
 AFTER_MERGE = {
-    "regenerate_responses",
+    *RESPONSES,
     "tokenize_conversations",
     "verify_dataset",
     "extract_hidden_states",
@@ -175,8 +177,10 @@ AFTER_MERGE = {
     ("section", "change", "stale"),
     [
         ("train", {"epochs": 6}, AFTER_TRAINING),
-        ("tokenize", {"seq_length": 480}, AFTER_MERGE - {"regenerate_responses"}),
+        ("tokenize", {"seq_length": 480}, AFTER_MERGE - RESPONSES),
         ("responses", {"max_tokens": 96}, AFTER_MERGE),
+        ("responses", {"shards": 2}, AFTER_MERGE),
+        ("serving", {"concurrency": 3}, set()),
         ("merge", {"seed": 1}, {"merge_sources", *AFTER_MERGE}),
         ("merge", {"near_duplicates": None}, {"merge_sources", *AFTER_MERGE}),
         ("evaluate", {"max_tokens": 64}, {"evaluate_drafter", "report"}),
@@ -186,7 +190,7 @@ def test_a_changed_section_makes_its_stage_and_what_follows_stale(
     finished: Project, tmp_path: Path, section: str, change: dict, stale: set[str]
 ) -> None:
     project = copy_of(finished, tmp_path / "copy")
-    project.configure(lambda config: config[section].update(change))
+    project.configure(lambda config: config.setdefault(section, {}).update(change))
     assert project.stale() == stale
 
 
