@@ -145,11 +145,12 @@ class _Workshop:
     @cached_property
     def encoder(self) -> dict[str, Any]:
         """What makes the rows; kept with them, for a run that finds all of them."""
-        path = self._folder / "encoder.json"
-        if not path.is_file():
-            checked = {} if self._makers.is_exact else {"checked_one_in": CHECKED_SHARE}
-            write_json(path, {**self._makers.encoder, **checked})
-        encoder: dict[str, Any] = read_json(path)
+        for path in self._folder.glob("*.encoder.json"):
+            return dict(read_json(path))
+        checked = {} if self._makers.is_exact else {"checked_one_in": CHECKED_SHARE}
+        encoder = {**self._makers.encoder, **checked}
+        # A file for each process: one would remove what another is just writing.
+        write_json(self._folder / f"{os.getpid()}.encoder.json", encoder)
         return encoder
 
     def rows(self, line: bytes, is_checked: bool) -> Tokenized:
