@@ -74,8 +74,7 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
         case "fetch_target" | "build_toy_target":
             return _pick(target, "name", "build", "hub", "path")
         case "regenerate_responses":
-            answers = _without(_without(config["responses"], "mode"), "shards")
-            return {**mode, **answers}
+            return {**mode, **_without(config["responses"], "mode", "shards")}
         case "tokenize_conversations":
             return {**mode, **config["tokenize"]}
         case "verify_dataset":
@@ -139,8 +138,8 @@ def _pick(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
     return {key: values[key] for key in keys if key in values}
 
 
-def _without(values: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name != key}
+def _without(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in keys}
 
 
 def _fill(value: Any, schema: Config, root: Config) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 from msgspec import Struct
-from xxhash import xxh3_64_hexdigest, xxh3_128_intdigest
+from xxhash import xxh3_64_hexdigest
 
 Role = Literal["system", "human", "gpt", "tool"]
 Split = Literal["train", "validation"]
@@ -145,10 +145,6 @@ class Conversation(Struct, frozen=True, gc=False):
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that depend on turns and tools alone."""
         return _fingerprint(_ENCODER.encode(_content(self)))
-
-    def content_key(self) -> int:
-        """Return 128 bits that depend on turns and tools alone, to find earlier work by."""
-        return xxh3_128_intdigest(_ENCODER.encode(_content(self)))
 
     def prompt(self) -> str:
         """Return the text of the first turn of a person."""

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
@@ -30,6 +30,17 @@ def atomic_path(path: Path) -> Iterator[Path]:
         partial.replace(path)
     finally:
         remove(partial)
+
+
+@contextmanager
+def emptied(folder: Path) -> Iterator[Path]:
+    """Have an empty folder while the block runs, whatever a killed run left in it."""
+    remove(folder)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        remove(folder)
 
 
 def remove(path: Path) -> None:
@@ -62,13 +73,19 @@ def sha256_of_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def describe_files(folder: Path, names: list[str]) -> list[dict[str, Any]]:
-    """Return `{"name", "size", "sha256"}` for each file of a folder, in the order given."""
+def describe_files(
+    folder: Path, names: list[str], sha256: Callable[[Path], str] = sha256_of_file
+) -> list[dict[str, Any]]:
+    """Return `{"name", "size", "sha256"}` for each file of a folder, in the order given.
+
+    Args:
+        sha256: gives the SHA-256 of a file, for those who know it without reading the file again.
+    """
     return [
         {
             "name": name,
             "size": (folder / name).stat().st_size,
-            "sha256": sha256_of_file(folder / name),
+            "sha256": sha256(folder / name),
         }
         for name in names
     ]

@@ -8,7 +8,7 @@ final norm.
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lib.arrow_rows import read_columns
 from lib.console import Stage
 from lib.digest import digest
-from lib.files import read_json, remove, write_json
+from lib.files import emptied, read_json, write_json
 from lib.state_files import Layout, StatesError, WriteStates, holds_states_of
 from lib.target_facts import read_facts
 
@@ -130,7 +130,7 @@ def extract_hidden_states(
     folder = manifest.parent / "hidden_states" / digest(identity)[:8]
     folder.mkdir(parents=True, exist_ok=True)
     layout = Layout(len(settings.layer_ids) + 1, read_facts(target).hidden_size, settings.dtype)
-    with _emptied(folder.with_name(_UNCHECKED)) as unchecked:
+    with emptied(folder.with_name(_UNCHECKED)) as unchecked:
         work = _look_for_work(tokenized, folder, layout)
         _announce(work, show)
         if work.missing:
@@ -244,17 +244,6 @@ def _read_rows(tokenized: Path) -> Iterator[Row]:
         for end, length in zip(ends, columns.id_lengths, strict=True):
             yield number, columns.ids[end - length : end]
             number += 1
-
-
-@contextmanager
-def _emptied(folder: Path) -> Iterator[Path]:
-    """Have an empty folder while the block runs, whatever a killed run left in it."""
-    remove(folder)
-    folder.mkdir()
-    try:
-        yield folder
-    finally:
-        remove(folder)
 
 
 def _is_other(path: Path, folder: Path) -> bool:

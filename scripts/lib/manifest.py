@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from lib.files import read_json, sha256_of_file, write_json
+from lib.files import describe_files, read_json, sha256_of_file, write_json
 
 
 def write_manifest(
@@ -14,12 +14,7 @@ def write_manifest(
     Args:
         sha256: gives the SHA-256 of a file, for those who know it without reading the file again.
     """
-    paths = [folder / name for name in names]
-    entries = [
-        {"name": name, "size": path.stat().st_size, "sha256": sha256(path)}
-        for name, path in zip(names, paths, strict=True)
-    ]
-    write_json(manifest, {"files": entries})
+    write_json(manifest, {"files": describe_files(folder, names, sha256)})
 
 
 def manifest_files(manifest: Path, folder: Path) -> list[Path]:

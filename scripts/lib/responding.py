@@ -110,6 +110,7 @@ class _Work:
 
     Attributes:
         turns: what stands so far: recorded turns, and answers of the target.
+        prompt: what the target was asked last, as text.
         next: position of the next recorded turn.
         calls: calls that the target made so far.
         branches: conversations that end with a turn whose calls are not the recorded ones.
@@ -120,6 +121,7 @@ class _Work:
 
     recorded: Conversation
     turns: list[Turn] = field(default_factory=list)
+    prompt: str = ""
     next: int = 0
     open: bool = True
     calls: int = 0
@@ -230,7 +232,8 @@ def _go_on(work: _Work, asking: Asking, waiting: dict[tuple[int, ...], list[_Wor
     while _advance_to_answer(work):
         renderer = asking.renderer
         try:
-            prompt = tuple(renderer.encode(renderer.prompt(work.turns, work.recorded.tools)))
+            work.prompt = renderer.prompt(work.turns, work.recorded.tools)
+            prompt = tuple(renderer.encode(work.prompt))
         except RenderError as error:
             _end(work, "unrenderable", str(error))
             return
@@ -332,7 +335,7 @@ def _read(work: _Work, answer: Answer, renderer: Renderer) -> Turn | _NoTurn:
         rendered = renderer.conversation([*work.turns, turn], tools)
     except RenderError as error:
         return _NoTurn("unreadable_answer", f"the template refuses it: {error}")
-    said = renderer.prompt(work.turns, tools) + renderer.decode([*answer.ids, answer.end_id])
+    said = work.prompt + renderer.decode([*answer.ids, answer.end_id])
     work.rewritten += not rendered.startswith(said)
     return turn
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from lib.files import read_json, sha256_of_file, write_json
+from lib.files import describe_files, read_json, sha256_of_file, write_json
 from lib.target_facts import model_files
 
 REQUIRED_FILES = ("config.json", "tokenizer_config.json")
@@ -60,18 +60,11 @@ def write_manifest(
             raise ValueError(f"{folder}: {name} is missing: {_ADVICE}")
     check_shards(folder)
     known = hashes or {}
-    paths = [path for path in model_files(folder) if path != manifest]
-    files = [
-        {
-            "name": path.name,
-            "size": path.stat().st_size,
-            "sha256": known.get(path.name) or sha256_of_file(path),
-        }
-        for path in paths
-    ]
+    names = [path.name for path in model_files(folder) if path != manifest]
+    files = describe_files(folder, names, lambda path: known.get(path.name) or sha256_of_file(path))
     known_as = location.hub["repo"] if location.hub is not None else str(folder)
     write_json(manifest, {"known_as": known_as, "files": files})
-    return [path.name for path in paths]
+    return names
 
 
 def check_shards(folder: Path) -> None:

@@ -19,7 +19,7 @@ import torch
 import yaml
 
 from lib.digest import digest
-from lib.files import read_json, remove, write_json, write_text
+from lib.files import emptied, read_json, remove, write_json, write_text
 from lib.processes import guarded_process
 from lib.rendering import Renderer, ThinkingMode
 from lib.row_counts import longest_row
@@ -265,13 +265,11 @@ def _states(
         return
     assert server is not None
     on_their_way = checkpoints.with_name(f".states-{checkpoints.name}")
-    remove(on_their_way)
-    on_their_way.mkdir()
-    try:
-        with server.served(on_their_way, longest_row(stats)) as running:
-            yield _States(on_their_way, f"{running.url}/v1", server.gpus, running.check)
-    finally:
-        remove(on_their_way)
+    with (
+        emptied(on_their_way),
+        server.served(on_their_way, longest_row(stats)) as running,
+    ):
+        yield _States(on_their_way, f"{running.url}/v1", server.gpus, running.check)
 
 
 @contextmanager
