@@ -128,17 +128,22 @@ def states(folder: Path, target: Path, count: int) -> None:
 
 
 def answers(folder: Path, target: Path, count: int, concurrency: int) -> None:
-    """Compare answers with vLLM's own benchmark, before and after it."""
+    """Compare answers with vLLM's own benchmark, in turns, so that both see the same machine."""
     serving = Serving(concurrency=concurrency, options=("--max-num-seqs", str(concurrency)))
     options = (*OPTIONS, "--max-model-len", "512", "--no-enable-prefix-caching")
     with kept_server(target, serving, options, folder / "vllm.log", print) as server:
         url = server.url
         ours(server, count // 4, concurrency, 1)  # so that neither finds a cold server
-        first = ours(server, count, concurrency, 2)
-        theirs = bench_serve(folder, target, url, count, concurrency)
-        second = ours(server, count, concurrency, 3)
-    print(f"output tokens a second: {first:.0f} and {second:.0f}, vllm bench serve {theirs:.0f}")
-    show("answers, of vllm bench serve", (first + second) / 2 / theirs, ANSWERS_BOUND)
+        rates = [
+            (
+                ours(server, count, concurrency, 2 + turn),
+                bench_serve(folder, target, url, count, concurrency),
+            )
+            for turn in range(3)
+        ]
+    mean, theirs = (sum(column) / len(rates) for column in zip(*rates, strict=True))
+    print(f"output tokens a second: {mean:.0f}, vllm bench serve {theirs:.0f}")
+    show("answers, of vllm bench serve", mean / theirs, ANSWERS_BOUND)
 
 
 def ours(server, count: int, concurrency: int, seed: int) -> float:  # type: ignore[no-untyped-def]

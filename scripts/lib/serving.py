@@ -13,6 +13,7 @@ from lib.vllm_server import RequestRefused, Server, ServerEnded, ServerError, vl
 
 _ATTEMPTS = 6
 _LONGEST_PAUSE = 30.0
+_BETWEEN_BEATS = 10.0
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,10 @@ class KeptServer:
         """Raise `ServerEnded` if the server has ended."""
         self._server.check()
 
+    def is_healthy(self) -> bool:
+        """Say whether the server answers."""
+        return self._server.is_healthy()
+
     def get(self, path: str) -> Any:
         """Return the JSON at a path."""
         return self._server.get(path)
@@ -136,6 +141,28 @@ class KeptServer:
             self._context.__exit__(None, None, None)
             self._context = self._start(self._started)
             self._server = self._context.__enter__()
+
+
+class Heartbeat:
+    """Notices when a server that others use has ended, or lives and answers nothing."""
+
+    def __init__(self, server: KeptServer, patience: float):
+        """Watch a server that may be silent for `patience` seconds."""
+        self._server = server
+        self._patience = patience
+        self._asked = self._heard = time.monotonic()
+
+    def check(self) -> None:
+        """Raise a `ServerError` if the server has ended or was silent for too long."""
+        self._server.check()
+        now = time.monotonic()
+        if now - self._asked < min(_BETWEEN_BEATS, self._patience / 2):
+            return
+        if self._server.is_healthy():
+            self._heard = now
+        elif now - self._heard > self._patience:
+            raise ServerError(f"vLLM has not answered for {now - self._heard:.0f} s")
+        self._asked = now
 
 
 @contextmanager
@@ -165,6 +192,7 @@ def kept_server(
             log.with_suffix(f".{number}{log.suffix}") if number else log,
             serving.startup_seconds,
             environment=serving.environment(),
+            connections=serving.concurrency,
         )
 
     server = KeptServer(start, serving.restarts, say)

@@ -1,20 +1,19 @@
 """A vLLM server that lives exactly as long as a `with` block."""
 
 import contextlib
-import json
 import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+
+from urllib3 import BaseHTTPResponse, HTTPConnectionPool
+from urllib3.exceptions import HTTPError
 
 from lib.processes import guarded_process
 
@@ -41,12 +40,22 @@ class RequestRefused(ServerError):
 
 @dataclass(frozen=True)
 class Server:
-    """A healthy server on this machine."""
+    """A healthy server on this machine; many threads may use it at once.
 
-    url: str
+    Attributes:
+        connections: kept open from one request to the next, for opening one costs more than a
+            short answer.
+    """
+
     model: str
     log: Path
     process: "subprocess.Popen[bytes]"
+    connections: HTTPConnectionPool
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://{self.connections.host}:{self.connections.port}"
 
     def check(self) -> None:
         """Raise `ServerEnded` if the server has ended."""
@@ -61,20 +70,29 @@ class Server:
             ServerEnded: the server has ended.
             ServerError: it could not answer this time.
         """
-        request = urllib.request.Request(
-            self.url + path,
-            data=json.dumps(body).encode(),
-            headers={"Content-Type": "application/json"},
-        )
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as response:
-                return json.load(response)
-        except urllib.error.HTTPError as error:
-            kind = RequestRefused if error.code < 500 and error.code not in _BUSY else ServerError
-            raise kind(f"{path}: {error.code} {error.read().decode()[:500]}") from error
-        except (OSError, HTTPException, ValueError) as error:  # broken off, perhaps inside JSON
+            return _checked(path, self._request("POST", path, timeout, json=body)).json()
+        except (OSError, HTTPError, ValueError) as error:  # broken off, perhaps inside JSON
             self._await_end()
             raise ServerError(f"{path}: {error}") from error
+
+    def get(self, path: str) -> Any:
+        """Return the JSON at a path."""
+        return _checked(path, self._request("GET", path, 60.0)).json()
+
+    def text(self, path: str) -> str:
+        """Return the text at a path, such as `/metrics`."""
+        return _checked(path, self._request("GET", path, 60.0)).data.decode()
+
+    def is_healthy(self) -> bool:
+        """Say whether it is ready for requests."""
+        try:
+            return self._request("GET", "/health", 5.0).status == 200
+        except (OSError, HTTPError):
+            return False
+
+    def _request(self, method: str, path: str, timeout: float, **body: Any) -> BaseHTTPResponse:
+        return self.connections.request(method, path, timeout=timeout, retries=False, **body)
 
     def _await_end(self) -> None:
         """Raise `ServerEnded` if the process is ending: its connections close a little before."""
@@ -82,15 +100,25 @@ class Server:
             self.process.wait(_MOMENT)
         self.check()
 
-    def get(self, path: str) -> Any:
-        """Return the JSON at a path."""
-        return json.loads(self.text(path))
 
-    def text(self, path: str) -> str:
-        """Return the text at a path, such as `/metrics`."""
-        with urllib.request.urlopen(self.url + path, timeout=60) as response:
-            text: str = response.read().decode()
-            return text
+def _checked(path: str, response: BaseHTTPResponse) -> BaseHTTPResponse:
+    """Return a response, or raise what its status says."""
+    if response.status < 400:
+        return response
+    is_refused = response.status < 500 and response.status not in _BUSY
+    kind = RequestRefused if is_refused else ServerError
+    raise kind(f"{path}: {response.status} {response.data.decode(errors='replace')[:500]}")
+
+
+def server_command(
+    model: Path, name: str, options: Sequence[str], port: int, command: Sequence[str] = ("serve",)
+) -> list[str]:
+    """Return the command line of a server; `vllm_server` says what the arguments are."""
+    return [
+        *(sys.executable, str(LAUNCHER), *command, str(model)),
+        *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", name),
+        *options,
+    ]
 
 
 @contextmanager
@@ -102,6 +130,7 @@ def vllm_server(
     deadline: float = 600.0,
     command: Sequence[str] = ("serve",),
     environment: Mapping[str, str] | None = None,
+    connections: int = 16,
 ) -> Iterator[Server]:
     """Serve a model on a free port of 127.0.0.1 while the block runs.
 
@@ -112,6 +141,7 @@ def vllm_server(
         deadline: seconds within which the server must be healthy.
         environment: variables of the server, beside those of this process.
         command: `serve`, or another command of vLLM that takes a model and serves HTTP.
+        connections: how many are kept open at most.
 
     Raises:
         ServerError: the server ended while starting, or was not healthy in time.
@@ -119,14 +149,13 @@ def vllm_server(
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_bytes(b"")
     port = _free_port()
-    line = [
-        *(sys.executable, str(LAUNCHER), *command, str(model)),
-        *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", name),
-        *options,
-    ]
+    line = server_command(model, name, options, port, command)
     variables = {"VLLM_NO_USAGE_STATS": "1", **(environment or {})}
-    with guarded_process(line, log, variables) as process:
-        server = Server(f"http://127.0.0.1:{port}", name, log, process)
+    with (
+        guarded_process(line, log, variables) as process,
+        HTTPConnectionPool("127.0.0.1", port, maxsize=connections) as pool,
+    ):
+        server = Server(name, log, process, pool)
         _await_health(server, deadline)
         yield server
 
@@ -135,11 +164,9 @@ def _await_health(server: Server, deadline: float) -> None:
     end = time.monotonic() + deadline
     while time.monotonic() < end:
         server.check()
-        try:
-            with urllib.request.urlopen(f"{server.url}/health", timeout=5):
-                return
-        except OSError:
-            time.sleep(0.2)
+        if server.is_healthy():
+            return
+        time.sleep(0.2)
     raise ServerError(f"vLLM was not healthy after {deadline:.0f} s\n{_end_of(server.log)}")
 
 
