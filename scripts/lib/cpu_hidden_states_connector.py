@@ -1,12 +1,15 @@
-"""vLLM's connector for hidden states, for a server that runs on a processor.
+"""Connectors for hidden states of vLLM and speculators, for a server that runs on a processor.
 
-vLLM's own copies from the GPU in the background, through pinned memory, which dies where there is
-no GPU. The server finds this module because it lies beside `vllm_launcher.py`.
+Theirs copy from the GPU in the background, through pinned memory or on a stream of its own, and
+die where there is no GPU. The server finds this module because it lies beside `vllm_launcher.py`.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+from hs_connectors.fp8_hidden_states_connector import FP8HiddenStatesConnector
+from hs_connectors.mooncake_hidden_states_connector import MooncakeHiddenStatesConnector
 from vllm.distributed.kv_transfer.kv_connector.v1.example_hidden_states_connector import (
     ExampleHiddenStatesConnector,
     PendingSave,
@@ -46,3 +49,39 @@ class CpuHiddenStatesConnector(ExampleHiddenStatesConnector):
             self._write_tensors, tensors, copied, pending.filename, lock
         )
         future.add_done_callback(lambda done: self._on_write_done(pending.req_id, done))
+
+
+class CpuFP8HiddenStatesConnector(CpuHiddenStatesConnector, FP8HiddenStatesConnector):
+    """Copies the states at once too, then writes them as speculators does, a byte a number."""
+
+
+class NoStreams:
+    """Stands for an accelerator with its streams and events, where all work is done in order."""
+
+    def Stream(self) -> "NoStreams":
+        """Return a stream."""
+        return self
+
+    def Event(self) -> "NoStreams":
+        """Return an event."""
+        return self
+
+    def stream(self, stream: "NoStreams") -> AbstractContextManager[None]:
+        """Work on a stream while the block runs."""
+        return nullcontext()
+
+    def record(self) -> None:
+        """Return at once."""
+
+    def wait_event(self, event: "NoStreams") -> None:
+        """Return at once."""
+
+
+class CpuMooncakeHiddenStatesConnector(MooncakeHiddenStatesConnector):
+    """Puts the states into a Mooncake store from the threads that do so on a GPU.
+
+    The blocks of a request are not given to another one before its states are in the store.
+    """
+
+    def _device(self) -> NoStreams:
+        return NoStreams()

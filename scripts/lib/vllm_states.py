@@ -1,20 +1,23 @@
 """Hidden states of the target from a vLLM server, many rows at once.
 
-The server writes the states of each request to a file, names it in its answer, and holds a lock
-on `{file}.lock` until all is written (`ExampleHiddenStatesConnector`, as of vLLM 0.32).
+Where they are stored, the server writes the states of each request to a file, names it in its
+answer, and holds a lock on `{file}.lock` until all is written (`ExampleHiddenStatesConnector`, as
+of vLLM 0.32). Where a trainer asks for them, they go any way that it knows.
 """
 
 import fcntl
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
 from lib.serving import KeptServer, Serving, kept_server
 from lib.state_files import DTYPES, StatesError, WriteStates, write_states
+from lib.states_transfer import Transfer
 from lib.target_facts import read_facts
 from lib.vllm_server import RequestRefused
 
@@ -26,6 +29,7 @@ class VllmStates:
     Attributes:
         log: file for what the server prints.
         say: tells people that the server is started, and started again.
+        transfer: how states come to a trainer; those that are stored always come as files.
     """
 
     target: Path
@@ -35,6 +39,7 @@ class VllmStates:
     serving: Serving
     log: Path
     say: Callable[[str], None]
+    transfer: Transfer = field(default_factory=Transfer)
 
     @property
     def width(self) -> int:
@@ -46,6 +51,14 @@ class VllmStates:
         """Number of GPUs that the server takes."""
         return self.serving.gpus
 
+    def trainer_options(self, folder: Path) -> dict[str, dict[str, Any]]:
+        """Return the keys of the trainer's configuration, by section, for states of `served`.
+
+        Args:
+            folder: that of the server.
+        """
+        return self.transfer.trainer_options(folder)
+
     @contextmanager
     def started(self, folder: Path, longest: int) -> Iterator[WriteStates]:
         """Serve the target, which writes into `folder`, while the block runs.
@@ -53,7 +66,7 @@ class VllmStates:
         Raises:
             ServerError: the server did not start.
         """
-        with self.served(folder, longest) as server:
+        with replace(self, transfer=Transfer()).served(folder, longest) as server:
 
             def write(ids: Sequence[int], path: Path) -> None:
                 written = _ask(server, ids)
@@ -68,36 +81,40 @@ class VllmStates:
 
     @contextmanager
     def served(self, folder: Path, longest: int) -> Iterator[KeptServer]:
-        """Serve the target, which writes states into `folder`, for whoever asks for them.
+        """Serve the target, which gives its states away by `transfer`, for whoever asks for them.
+
+        Args:
+            folder: where files with states go, if the transfer makes files.
+            longest: tokens of the longest row.
 
         Raises:
+            ValueError: something that the transfer needs is not there.
             ServerError: the server did not start.
         """
+        self.transfer.check()
         self.say("starting vLLM")
-        options = self._options(folder.resolve(), longest)
+        options = self.options(folder.resolve(), longest)
         with kept_server(self.target, self.serving, options, self.log, self.say) as server:
             yield server
 
-    def _options(self, folder: Path, longest: int) -> list[str]:
-        """Return the options of `vllm serve`."""
+    def options(self, folder: Path, longest: int) -> list[str]:
+        """Return the options of `vllm serve` for states, besides those of `serving`.
+
+        Args:
+            folder: where files with states go, if the transfer makes files.
+            longest: tokens of the longest row.
+        """
         layer_ids = [*self.layer_ids, read_facts(self.target).layers]
         speculative = {
             "method": "extract_hidden_states",
             "num_speculative_tokens": 1,
             "draft_model_config": {"hf_config": {"eagle_aux_hidden_state_layer_ids": layer_ids}},
         }
-        transfer = {
-            "kv_connector": "ExampleHiddenStatesConnector",
-            "kv_role": "kv_producer",
-            "kv_connector_extra_config": {"shared_storage_path": str(folder)},
-        }
-        if not self.serving.gpus:
-            transfer["kv_connector"] = "CpuHiddenStatesConnector"
-            transfer["kv_connector_module_path"] = "cpu_hidden_states_connector"
+        connector = self.transfer.connector(folder, on_gpu=self.serving.gpus > 0)
         return [
             *("--speculative_config", json.dumps(speculative)),
-            *("--kv_transfer_config", json.dumps(transfer)),
-            "--no-enable-prefix-caching",  # a token from that cache would have no states
+            *("--kv_transfer_config", json.dumps(connector)),
+            "--no-enable-prefix-caching",  # states of a row never come from an earlier request
             *("--max-model-len", str(longest + 1)),  # a row, and the token that must be asked for
             *("--dtype", self.dtype),
             *(["--trust-remote-code"] if self.trust_remote_code else []),

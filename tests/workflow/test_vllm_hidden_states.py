@@ -8,23 +8,19 @@ import time
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from lib.arrow_rows import ArrowWriter, RowBatch, content_digest, read_token_rows
-from lib.files import read_json, write_json
+from lib.arrow_rows import read_token_rows
+from lib.files import read_json
 from lib.generation import load_target
-from lib.stamp import sample_digest, tokenizer_files
+from workflow.parity import SAME, relative_distance
 from workflow.project import ROOT, Project
+from workflow.small_dataset import target_of, write_small_dataset
 
 LAYER_IDS = [0, 3, 5]
-ROWS = 100
-CLOSE = {"rtol": 1e-4, "atol": 2e-4}
-"""Two float32 implementations of the same sums: at most 6e-5 apart where states reach 49."""
 
 
 @dataclass(frozen=True)
@@ -89,23 +85,10 @@ class Extraction:
 
 @pytest.fixture(scope="module")
 def extraction(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Extraction:
-    """Give the first rows of the toy data set with a stamp of their own, and nothing extracted."""
+    """Give a small data set, and nothing extracted."""
     folder = tmp_path_factory.mktemp("extraction")
-    target = next((finished.folder / "models").glob("toy@*"))
-    whole = read_token_rows(finished.folder / "results/toy/tokenized")
-    ids, masks, lengths = zip(*islice(whole, ROWS), strict=True)
-    tokenized = folder / "tokenized"
-    tokenized.mkdir()
-    with ArrowWriter(tokenized, ["train"]) as writer:
-        values = (np.concatenate(ids), np.concatenate(masks), np.array(lengths))
-        types = (np.int32, np.uint8, np.int32)
-        writer.write("train", RowBatch(*(v.astype(t) for v, t in zip(values, types, strict=True))))
-    stats = {"content": content_digest(writer.shards), "rows": ROWS, "tokens": sum(lengths)}
-    write_json(tokenized / "stats.json", stats)
-    samples = {shard["name"]: sample_digest(tokenized / shard["name"]) for shard in writer.shards}
-    stamp: dict[str, Any] = {"rows": ROWS, "shards": writer.shards, "samples": samples}
-    write_json(folder / "verified.json", {**stamp, "tokenizer": tokenizer_files(target)})
-    return Extraction(folder, target)
+    write_small_dataset(finished, folder, train=99, validation=1)
+    return Extraction(folder, target_of(finished))
 
 
 @pytest.fixture(scope="module")
@@ -120,12 +103,13 @@ def interrupted(extraction: Extraction) -> dict[str, int]:
     extraction.await_no_process()
     assert not (extraction.folder / "vllm/hidden_states.json").exists()
     deleted, cut_off, *kept = extraction.files("vllm").values()
-    assert len(kept) < ROWS - 2, "the run was not killed in the middle"
+    rows = len(extraction.rows())
+    assert len(kept) < rows - 2, "the run was not killed in the middle"
     deleted.unlink()
     cut_off.write_bytes(cut_off.read_bytes()[:-1])
     inodes = {path.name: path.stat().st_ino for path in kept}
     shown = extraction.run("vllm")
-    assert f"{ROWS} rows" in shown
+    assert f"{rows} rows" in shown
     assert "starting it again" not in shown
     extraction.await_no_process()
     return inodes
@@ -142,7 +126,7 @@ def test_a_killed_run_goes_on_and_makes_again_what_is_damaged(
     extraction: Extraction, interrupted: dict[str, int]
 ) -> None:
     files = extraction.files("vllm")
-    assert set(files) == {f"hs_{row}.safetensors" for row in range(ROWS)}
+    assert set(files) == {f"hs_{row}.safetensors" for row in range(len(extraction.rows()))}
     assert {name: files[name].stat().st_ino for name in interrupted} == interrupted
     assert [path.name for path in (extraction.folder / "vllm/hidden_states").iterdir()] == [
         read_json(extraction.folder / "vllm/hidden_states.json")["folder"]
@@ -154,7 +138,7 @@ def test_a_server_writes_the_same_states_as_transformers(both: Extraction) -> No
         served, own = both.states("vllm", row), both.states("transformers", row)
         assert served["token_ids"].tolist() == own["token_ids"].tolist() == ids
         assert served["hidden_states"].shape == (len(ids), len(LAYER_IDS) + 1, 128)
-        torch.testing.assert_close(served["hidden_states"], own["hidden_states"], **CLOSE)
+        assert relative_distance(served["hidden_states"], own["hidden_states"]).max() < SAME
 
 
 def test_the_last_slice_is_what_the_final_norm_reads(both: Extraction) -> None:
