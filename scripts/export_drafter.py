@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from lib.console import stage
-from lib.drafter import ExportSettings, export_drafter
+from lib.drafter import ExportSettings, Records, export_drafter
 from lib.settings import read_settings
 
 
@@ -14,6 +14,14 @@ def main() -> None:
     parser.add_argument("--settings", required=True, help="settings as JSON")
     parser.add_argument("--result", type=Path, required=True, help="result of the training")
     parser.add_argument("--weights", type=Path, required=True, help="manifest of the target")
+    parser.add_argument("--tokenized", type=Path, required=True, help="counts of the token rows")
+    parser.add_argument(
+        "--hidden-states",
+        type=Path,
+        nargs="*",
+        required=True,
+        help="manifest of the hidden states, if they are stored",
+    )
     parser.add_argument(
         "--config",
         type=Path,
@@ -24,7 +32,9 @@ def main() -> None:
     args = parser.parse_args()
     with stage("export_drafter", args.log) as current:
         settings = read_settings(ExportSettings, args.settings)
-        export_drafter(settings, args.result, args.weights, args.config.parent)
+        stored = args.hidden_states[0] if args.hidden_states else None
+        records = Records(args.result, args.weights, args.tokenized, stored)
+        export_drafter(settings, records, args.config.parent, current.say)
         current.result(f"{args.config.parent}/")
 
 

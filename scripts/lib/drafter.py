@@ -1,102 +1,122 @@
 """The drafter's folder: what a server loads, and what a reader wants to know about it."""
 
-import shutil
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lib.drafter_card import Provenance, Source, mask_warning, model_card
+from lib.drafter_checks import Trained, check_drafter
+from lib.drafter_weights import write_served_weights
 from lib.files import atomic_path, read_json, write_json, write_text
+from lib.target_facts import read_facts
 
 
 @dataclass(frozen=True)
 class ExportSettings:
-    """What the model card says besides the figures: the thinking mode."""
+    """What the drafter must agree with, and what its model card says of target and data.
+
+    Attributes:
+        target_layer_ids: layers of the target that the drafter was to read.
+        start: where the drafter comes from that training started from; empty if there is none.
+        responses: `regenerate` if the target wrote the answers.
+        revision: commit of the target on the hub; "" if it is not from there.
+        sources: in the order of the configuration.
+    """
 
     thinking: bool
+    target_layer_ids: list[int]
+    preserve_thinking: bool = False
+    start: dict[str, Any] = field(default_factory=dict)
+    responses: str = "regenerate"
+    revision: str = ""
+    sources: list[Source] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Files that say what a drafter is made of.
+
+    Attributes:
+        training: `train.json`.
+        weights: `weights.json` of the target.
+        rows: `stats.json` of the token rows.
+        hidden_states: manifest of the stored states; None if a server gave them.
+    """
+
+    training: Path
+    weights: Path
+    rows: Path
+    hidden_states: Path | None
 
 
 def export_drafter(
-    settings: ExportSettings, training: Path, weights: Path, folder: Path
-) -> dict[str, Any]:
+    settings: ExportSettings, records: Records, folder: Path, say: Callable[[str], None]
+) -> None:
     """Write the best checkpoint as a model folder: `config.json`, weights, and a model card.
 
+    The folder is checked before it takes the place of an earlier one, so it is always whole.
+
     Args:
-        training: `train.json`.
-        weights: `weights.json` of the target.
         folder: where the drafter goes.
 
-    Returns:
-        The content of `train.json`.
-
     Raises:
-        ValueError: the checkpoint says that it rotates only a part of each head.
+        ValueError: the checkpoint is not what was trained; says in what.
     """
-    result: dict[str, Any] = read_json(training)
-    checkpoint = training.parent / result["best_checkpoint"]
-    target = read_json(weights)["known_as"]
-    config = read_json(checkpoint / "config.json")
+    training = read_json(records.training)
+    checkpoint = records.training.parent / training["best_checkpoint"]
+    target = read_json(records.weights)["known_as"]
+    config = _served_config(read_json(checkpoint / "config.json"), target)
+    with atomic_path(folder) as partial:
+        partial.mkdir()
+        write_served_weights(checkpoint / "model.safetensors", partial / "model.safetensors")
+        write_json(partial / "config.json", config)
+        try:
+            check_drafter(partial, _trained(settings, records, training))
+        except ValueError as error:
+            raise ValueError(f"{checkpoint} is not exported: {error}") from error
+        card = model_card(_provenance(settings, records, target), config, training)
+        write_text(partial / "README.md", card)
+    if warning := mask_warning(config):
+        say(warning)
+
+
+def _served_config(config: dict[str, Any], target: str) -> dict[str, Any]:
+    """Return a checkpoint's configuration as a server needs it."""
     # Points at a code file of the checkpoint; servers know the architecture by its name.
     config.pop("auto_map", None)
     config["speculators_config"]["verifier"]["name_or_path"] = target
-    _require_plain_rotation(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    with atomic_path(folder / "model.safetensors") as partial:
-        shutil.copyfile(checkpoint / "model.safetensors", partial)
-    write_json(folder / "config.json", config)
-    write_text(folder / "README.md", _model_card(result, config, target, settings.thinking))
-    return result
-
-
-def _require_plain_rotation(config: dict[str, Any]) -> None:
-    """Leave out what a target that sees images says of positions in three dimensions.
-
-    Speculators copies it, but trains with plain positions over the whole head. For text both are
-    the same, and a server that follows the copy may rotate in another way.
-
-    Raises:
-        ValueError: only a part of each head is rotated.
-    """
+    # What a target that sees images says of positions in three dimensions. Speculators copies it,
+    # but trains with plain positions over the whole head. For text both are the same, and a server
+    # that follows the copy may rotate in another way.
     rope = config["transformer_layer_config"].get("rope_parameters") or {}
     for name in ("mrope_section", "mrope_interleaved"):
         rope.pop(name, None)
-    if (share := rope.pop("partial_rotary_factor", 1.0)) != 1.0:
-        raise ValueError(
-            f"the drafter's configuration rotates {share} of each head, where it was trained with "
-            "all of it; speculators 0.9.0 is needed"
-        )
+    config.pop("torch_dtype", None)
+    return {**config, "dtype": "bfloat16"}
 
 
-def _model_card(result: dict[str, Any], config: dict[str, Any], target: str, thinking: bool) -> str:
-    algorithm = config["speculators_config"]["algorithm"]
-    drafted = config["speculators_config"]["proposal_methods"][0]["speculative_tokens"]
-    serve = (
-        f"vllm serve {target} --speculative-config "
-        f'\'{{"method": "{algorithm}", "model": "drafter", "num_speculative_tokens": {drafted}}}\' '
-        f"--default-chat-template-kwargs '{{\"enable_thinking\": {str(thinking).lower()}}}'"
+def _trained(settings: ExportSettings, records: Records, training: dict[str, Any]) -> Trained:
+    stored = records.hidden_states
+    return Trained(
+        layer_ids=settings.target_layer_ids,
+        stored_layer_ids=None if stored is None else read_json(stored)["layer_ids"],
+        mask_token_id=training.get("mask_token_id"),
+        target=read_facts(records.weights.parent),
+        settings=training.get("settings", {}),
     )
-    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
-    return f"""# Drafter for {target}
 
-A {algorithm} drafter for speculative decoding: it proposes {drafted} tokens at a time, which the
-target checks in one step.
 
-| | |
-|---|---|
-| target | `{target}` |
-| thinking mode | {"on" if thinking else "off"} |
-| target layers read | {", ".join(map(str, config["aux_hidden_state_layer_ids"]))} (0: embeddings) |
-| block size | {config["block_size"]} |
-| training rows | {result["train_rows"]} |
-| validation rows | {result["validation_rows"]} |
-| supervised tokens | {result["supervised_tokens"]} |
-| best epoch | {result["best_epoch"]} |
-| acceptance length on validation rows | {result["validation_acceptance_length"]:.2f} of \
-{config["block_size"]} |
-| made with | {versions} |
-
-Serve it with the thinking mode that it was trained for:
-
-```sh
-{serve}
-```
-"""
+def _provenance(settings: ExportSettings, records: Records, target: str) -> Provenance:
+    template = {"enable_thinking": settings.thinking}
+    if settings.preserve_thinking:
+        template["preserve_thinking"] = True
+    return Provenance(
+        target=target,
+        revision=settings.revision,
+        template=template,
+        start=settings.start,
+        answers=settings.responses == "regenerate",
+        sources=settings.sources,
+        rows=read_json(records.rows),
+    )
