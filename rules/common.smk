@@ -12,13 +12,16 @@ sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 from lib.configuration import (
     ConfigurationError,
     complete,
+    drafter_folder,
     evaluation_files,
     load_schema,
+    local_drafter_files,
     local_target_files,
     source_entry,
     source_names,
     stage_settings,
     target_folder,
+    trainer_settings,
 )
 from lib.digest import canonical, code_digest
 from lib.jobs import hide_scheduling, prepare_environment
@@ -45,9 +48,12 @@ RUN = CONFIG["run"]
 SOURCES = source_names(CONFIG)
 EVALUATION_FILES = evaluation_files(CONFIG, Path.cwd())
 SHARDS = shard_names(CONFIG["responses"]["shards"])
-# Among the resources of rules, not the parameters: where the target runs makes nothing stale.
+# Among the resources of rules, not the parameters: how target and trainer run makes nothing stale.
 SERVING = CONFIG["serving"]
+TRAINER = trainer_settings(CONFIG)
 ONLINE = CONFIG["hidden_states"]["mode"] == "online"
+TRAINING_GPUS = CONFIG["train"]["gpus"] + (SERVING["gpus"] if ONLINE else 0)
+PUBLISHED_DRAFTER = drafter_folder(CONFIG)
 KEEP_RESPONSES = CONFIG["responses"]["mode"] == "keep"
 
 

@@ -3,11 +3,43 @@
 REQUIRED INPUTS
     <results>/verified.json, <results>/tokenized/, <target>/
     <results>/hidden_states.json, unless a server gives the states while the drafter is trained
+    the published drafter that training starts from, if `train.from` names one
 OUTPUTS
-    <results>/train.json; checkpoints in <results>/checkpoints/{digest8}/, which no rule declares,
+    models/drafter-{target}@{digest8}/ and its drafter.json, shared between runs, for such a drafter
+    <results>/train.json, <results>/training.svg; checkpoints in <results>/checkpoints/{digest8}/, which no rule declares,
     so that neither a failure nor a rerun deletes them
     <results>/drafter/: config.json, model.safetensors, README.md
 """
+
+if PUBLISHED_DRAFTER:
+
+    rule fetch_drafter:
+        """Bring the published drafter that training starts from; the manifest is written last."""
+        input:
+            files=local_drafter_files(CONFIG),
+            weights="<target>/weights.json",
+        output:
+            manifest=f"{PUBLISHED_DRAFTER}/drafter.json",
+        log:
+            "<logs>/fetch_drafter.log",
+        benchmark:
+            "<benchmarks>/fetch_drafter.tsv"
+        # Early: one that does not fit stops the run before data is made for it.
+        priority: 1
+        conda:
+            "../envs/training.yaml"
+        resources:
+            mem_mb=2000,
+            runtime=120,
+        params:
+            settings=lambda w: settings("fetch_drafter"),
+            code=code_digest("fetch_drafter.py", environment="training.yaml"),
+        shell:
+            "python scripts/fetch_drafter.py"
+            " --settings {params.settings:q}"
+            " --weights {input.weights:q}"
+            " --manifest {output.manifest:q}"
+            " --log {log:q}"
 
 
 rule train_drafter:
@@ -17,8 +49,10 @@ rule train_drafter:
         tokenized="<results>/tokenized/stats.json",
         hidden_states=[] if ONLINE else "<results>/hidden_states.json",
         weights="<target>/weights.json",
+        start=f"{PUBLISHED_DRAFTER}/drafter.json" if PUBLISHED_DRAFTER else [],
     output:
         result="<results>/train.json",
+        curves="<results>/training.svg",
     log:
         "<logs>/train_drafter.log",
     benchmark:
@@ -27,10 +61,12 @@ rule train_drafter:
         "../envs/training.yaml"
     threads: 8
     resources:
-        mem_mb=3000,
-        runtime=1440,
-        gpu=CONFIG["train"]["gpus"] + (SERVING["gpus"] if ONLINE else 0),
+        mem_mb=max(3000, 32000 * TRAINING_GPUS),
+        runtime=1440,  # what is not done then goes on when the job is submitted again
+        gpu=TRAINING_GPUS,
+        nodes=CONFIG["train"]["nodes"],
         serving=canonical(SERVING),
+        trainer=canonical(TRAINER),
     params:
         settings=lambda w: settings("train_drafter"),
         code=code_digest(
@@ -45,19 +81,23 @@ rule train_drafter:
         "python scripts/train_drafter.py"
         " --settings {params.settings:q}"
         " --serving {resources.serving:q}"
+        " --trainer {resources.trainer:q}"
         " --stamp {input.stamp:q}"
         " --tokenized {input.tokenized:q}"
         " --hidden-states {input.hidden_states:q}"
         " --weights {input.weights:q}"
+        " --start {input.start:q}"
         " --result {output.result:q}"
         " --log {log:q}"
 
 
 rule export_drafter:
-    """Write the best checkpoint as a folder that speculators and vLLM load."""
+    """Write the best checkpoint, checked, as a folder that speculators and vLLM load."""
     input:
         result="<results>/train.json",
         weights="<target>/weights.json",
+        tokenized="<results>/tokenized/stats.json",
+        hidden_states=[] if ONLINE else "<results>/hidden_states.json",
     output:
         config="<results>/drafter/config.json",
         weights="<results>/drafter/model.safetensors",
@@ -67,17 +107,19 @@ rule export_drafter:
     benchmark:
         "<benchmarks>/export_drafter.tsv"
     conda:
-        "../envs/data.yaml"
+        "../envs/evaluation.yaml"
     resources:
-        mem_mb=1000,
+        mem_mb=3000,
         runtime=30,
     params:
         settings=lambda w: settings("export_drafter"),
-        code=code_digest("export_drafter.py", environment="data.yaml"),
+        code=code_digest("export_drafter.py", environment="evaluation.yaml"),
     shell:
         "python scripts/export_drafter.py"
         " --settings {params.settings:q}"
         " --result {input.result:q}"
         " --weights {input.weights:q}"
+        " --tokenized {input.tokenized:q}"
+        " --hidden-states {input.hidden_states:q}"
         " --config {output.config:q}"
         " --log {log:q}"

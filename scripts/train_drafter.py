@@ -3,12 +3,13 @@
 import argparse
 from pathlib import Path
 
-from lib.console import stage
+from lib.console import Stage, stage
 from lib.serving import Serving
 from lib.settings import read_settings
 from lib.stamp import require_stamp
-from lib.training import Inputs, TrainSettings, train_drafter
-from lib.vllm_states import VllmStates
+from lib.states_transfer import Transfer
+from lib.train_settings import TrainerSettings, TrainSettings
+from lib.training import Inputs, StatesServer, train_drafter
 
 
 def main() -> None:
@@ -25,6 +26,10 @@ def main() -> None:
         help="manifest of the hidden states, if they are stored",
     )
     parser.add_argument("--serving", default="{}", help="how vLLM runs the target, as JSON")
+    parser.add_argument("--trainer", default="{}", help="how the trainer runs, as JSON")
+    parser.add_argument(
+        "--start", type=Path, nargs="*", default=[], help="manifest of a drafter to start from"
+    )
     parser.add_argument("--weights", type=Path, required=True, help="manifest of the target")
     parser.add_argument(
         "--result", type=Path, required=True, help="result to write; the checkpoints go beside it"
@@ -36,19 +41,33 @@ def main() -> None:
         require_stamp(args.stamp, args.tokenized.parent, args.weights.parent)
         target = args.weights.parent
         stored = args.hidden_states[0] if args.hidden_states else None
-        server = VllmStates(
-            *(target, settings.target_layer_ids, "bfloat16", settings.trust_remote_code),
-            *(read_settings(Serving, args.serving), args.log.with_suffix(".vllm.log"), current.say),
-        )
-        with current.progress("steps") as progress:
-            result = train_drafter(
-                *(settings, Inputs(args.tokenized.parent, target, stored)),
-                *(args.result, args.log, current.say, progress.reach, server),
-            )
-        current.result(
-            f"validation acceptance length {result['validation_acceptance_length']:.2f} of "
-            f"{settings.block_size}, best epoch {result['best_epoch']}"
-        )
+        running = read_settings(TrainerSettings, args.trainer)
+        start = args.start[0] if args.start else None
+        inputs = Inputs(args.tokenized.parent, target, stored, start)
+        log = args.log.with_suffix(".vllm.log")
+        serving = read_settings(Serving, args.serving)
+        server = None if stored else states_server(settings, running, serving, target, log, current)
+        result = train_drafter(settings, running, inputs, args.result, args.log, current, server)
+        best = f"best epoch {result['best_epoch']}"
+        if (length := result["validation_acceptance_length"]) is not None:
+            best = f"validation acceptance length {length:.2f} of {settings.block_size}, {best}"
+        current.result(best)
+
+
+def states_server(
+    settings: TrainSettings,
+    running: TrainerSettings,
+    serving: Serving,
+    target: Path,
+    log: Path,
+    current: Stage,
+) -> StatesServer:
+    """Return the server that gives hidden states on the way."""
+    from lib.vllm_states import VllmStates  # brings PyTorch, which is not needed otherwise
+
+    transfer = Transfer(settings.transfer, running.mooncake)
+    layers, trust = settings.target_layer_ids, settings.trust_remote_code
+    return VllmStates(target, layers, "bfloat16", trust, serving, log, current.say, transfer)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 from jsonschema import Draft202012Validator, ValidationError
 
+from lib.algorithms import ALGORITHMS
 from lib.digest import digest
 from lib.formats import format_names
 from lib.target_facts import TargetFacts, model_files, read_facts
@@ -15,6 +16,9 @@ Config = dict[str, Any]
 
 TOY_PLAN = Path("resources/toy_target")
 """What the toy target is built from; it holds configuration files like any model folder."""
+
+KNOWN_TARGETS = Path("resources/targets")
+"""Configurations of targets on the hub, in folders that are called like those of the targets."""
 
 
 HELD_OUT = Path("resources/evaluation")
@@ -42,10 +46,12 @@ def complete(config: Mapping[str, Any], schema: Config, root: Path) -> Config:
     """
     filled: Config = _fill(config, schema, schema)
     errors = sorted(Draft202012Validator(schema).iter_errors(filled), key=lambda e: list(e.path))
-    problems = [_explain(error) for error in errors] or list(_cross_check(filled, root))
-    if problems:
+    if errors:
+        raise ConfigurationError("\n".join(_explain(error) for error in errors))
+    completed = {**filled, "train": _with_values_of_the_algorithm(filled["train"])}
+    if problems := list(_cross_check(completed, root)):
         raise ConfigurationError("\n".join(problems))
-    return filled
+    return completed
 
 
 def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, Any]:
@@ -82,17 +88,36 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
             limits = {e["name"]: e["limits"] for e in config["sources"] if "limits" in e}
             return {**config["verify"], "limits": limits, **runs, **mode, **config["tokenize"]}
         case "extract_hidden_states":
-            layers = {"layer_ids": train["target_layer_ids"]}
-            return {**config["hidden_states"], **layers, **trust}
+            stored = _without(config["hidden_states"], "transfer", "mooncake")
+            return {**stored, "layer_ids": train["target_layer_ids"], **trust}
+        case "fetch_drafter":
+            shape = _pick(train, "algorithm", "layers", "block_size", "target_layer_ids")
+            shape |= _pick(train, "mask_token", "sliding_window", "full_attention_layers")
+            return {**train.get("from", {}), **shape, **_pick(train, "draft_vocabulary"), **trust}
         case "train_drafter":
-            return {**train, **trust, "hidden_states": config["hidden_states"]["mode"]}
+            states = config["hidden_states"]
+            origin = {"hidden_states": states["mode"], "transfer": states["transfer"]}
+            return {**_without(train, "from"), **trust, **origin}
         case "export_drafter":
-            return _pick(target, "thinking")
+            place = ("name", "license", "files", "hub", "urls")
+            return {
+                **_pick(target, "thinking", "preserve_thinking"),
+                **_pick(train, "target_layer_ids"),
+                "start": train.get("from", {}),
+                "responses": config["responses"]["mode"],
+                "revision": target.get("hub", {}).get("revision", ""),
+                "sources": [_pick(entry, *place) for entry in config["sources"]],
+            }
         case "evaluate_drafter":
             return {**mode, **_without(config["evaluate"], "prompts")}
         case "report":
             return _pick(config, "run")
     raise ValueError(f"no stage {stage!r}")
+
+
+def trainer_settings(config: Config) -> dict[str, Any]:
+    """Return how the trainer runs, which makes nothing stale."""
+    return {**config["trainer"], "mooncake": config["hidden_states"]["mooncake"]}
 
 
 def source_names(config: Config) -> list[str]:
@@ -128,6 +153,38 @@ def target_folder(config: Config) -> str:
     return f"models/{target['name']}@{revision[:8]}"
 
 
+def known_target(config: Config, root: Path) -> Path | None:
+    """Return a folder with the target's `config.json`, if one is at hand without its weights.
+
+    That is the target's own folder once it is there, else what the target is made from, or the
+    file that the project has of a target on the hub.
+    """
+    target = config["target"]
+    folders = [root / target_folder(config)]
+    folders += [root / TOY_PLAN] if "build" in target else []
+    folders += [root / target["path"]] if "path" in target else []
+    folders += [root / KNOWN_TARGETS / Path(target_folder(config)).name] if "hub" in target else []
+    return next((folder for folder in folders if (folder / "config.json").is_file()), None)
+
+
+def drafter_folder(config: Config) -> str:
+    """Return the folder of the published drafter that training starts from; "" if there is none.
+
+    The eight digits are a digest of where it comes from and of the target that completes it.
+    """
+    published = config["train"].get("from")
+    if published is None:
+        return ""
+    origin = digest([published, target_folder(config)])[:8]
+    return f"models/drafter-{config['target']['name']}@{origin}"
+
+
+def local_drafter_files(config: Config) -> list[str]:
+    """Return the files of a published drafter that is a local folder; none for other drafters."""
+    path = config["train"].get("from", {}).get("path")
+    return [] if path is None else [str(file) for file in model_files(Path(path))]
+
+
 def local_target_files(config: Config) -> list[str]:
     """Return the files of a target that is a local folder; none for other targets."""
     path = config["target"].get("path")
@@ -156,6 +213,12 @@ def _fill(value: Any, schema: Config, root: Config) -> Any:
     if isinstance(value, list):
         return [_fill(item, schema.get("items", {}), root) for item in value]
     return value
+
+
+def _with_values_of_the_algorithm(train: Mapping[str, Any]) -> Config:
+    """Put what the algorithm takes by itself where nothing is said."""
+    own = vars(ALGORITHMS[train["algorithm"]])
+    return {**train, **{key: own[key] for key in own if train[key] is None}}
 
 
 def _explain(error: ValidationError) -> str:
@@ -209,9 +272,16 @@ def _cross_check(config: Config, root: Path) -> Iterator[str]:
             f"serving.gpus: {serving['gpus']} must be a multiple of serving.tensor_parallel, "
             f"{serving['tensor_parallel']}"
         )
+    states = config["hidden_states"]
+    if states["transfer"] != "file" and states["mode"] != "online":
+        yield (
+            f"hidden_states.transfer: {states['transfer']} needs hidden_states.mode online; states "
+            "that are stored are files"
+        )
     path = config["target"].get("path")
     if path is not None and not (root / path / "config.json").is_file():
         yield f"target.path: {path} is no model folder (no config.json)"
+    yield from _check_published_drafter(config, root)
     yield from _check_drafter(config, _known_facts(config, root))
 
 
@@ -238,6 +308,16 @@ def _check_sources(config: Config, root: Path) -> Iterator[str]:
         yield "merge.max_samples: is missing; the weights of sources share it out"
 
 
+def _check_published_drafter(config: Config, root: Path) -> Iterator[str]:
+    published = config["train"].get("from")
+    if published is None:
+        return
+    yield from _exactly_one("train.from", published, ("hub", "path"))
+    path = published.get("path")
+    if path is not None and not (root / path / "config.json").is_file():
+        yield f"train.from.path: {path} is no folder of a drafter (no config.json)"
+
+
 def _exactly_one(key: str, values: Mapping[str, Any], choices: tuple[str, ...]) -> Iterator[str]:
     given = [choice for choice in choices if choice in values]
     if len(given) != 1:
@@ -247,16 +327,18 @@ def _exactly_one(key: str, values: Mapping[str, Any], choices: tuple[str, ...]) 
 
 def _known_facts(config: Config, root: Path) -> TargetFacts | None:
     """Return the facts of the target if its configuration files are at hand already."""
-    target = config["target"]
-    folders = [root / target_folder(config)]
-    folders += [root / TOY_PLAN] if "build" in target else []
-    folders += [root / target["path"]] if "path" in target else []
-    known = [folder for folder in folders if (folder / "config.json").is_file()]
-    return read_facts(known[0]) if known else None
+    folder = known_target(config, root)
+    return read_facts(folder) if folder is not None else None
 
 
 def _check_drafter(config: Config, facts: TargetFacts | None) -> Iterator[str]:
     train = config["train"]
+    yield from _check_algorithm(train)
+    if train["nodes"] > 1 and config["hidden_states"]["mode"] == "online":
+        yield (
+            "train.nodes: is more than 1, where hidden_states.mode is online; the server can be "
+            "reached from its own node only, so several nodes need offline"
+        )
     layer_ids = train["target_layer_ids"]
     if layer_ids != sorted(set(layer_ids)):
         yield f"train.target_layer_ids: {layer_ids} must rise without repetition"
@@ -279,5 +361,17 @@ def _check_drafter(config: Config, facts: TargetFacts | None) -> Iterator[str]:
             f"for the target has {facts.layers} layers"
         )
     for what, token in (("end", facts.end_token), ("padding", facts.pad_token)):
-        if token is not None and train["mask_token"] == token:
+        if token is not None and train.get("mask_token") == token:
             yield f"train.mask_token: {token!r} is the {what} token of the target"
+
+
+def _check_algorithm(train: Config) -> Iterator[str]:
+    """Yield what does not fit a drafter of blocks, or one without."""
+    name = train["algorithm"]
+    if ALGORITHMS[name].has_mask_token:
+        if "mask_token" not in train:
+            yield f"train.mask_token: is missing; {name} needs one"
+        return
+    for key in ("mask_token", "block_size", "position_weights"):
+        if train.get(key) is not None:
+            yield f"train.{key}: {name} has none; leave it out"

@@ -68,6 +68,7 @@ class Progress:
             unit_scale=True,
         )
         self._total = total
+        self._note = ""
         self._done = 0
         self._start = self._last = time.monotonic()
 
@@ -86,9 +87,11 @@ class Progress:
             self._last = now
             print(self._line(now - self._start), file=self._terminal, flush=True)
 
-    def reach(self, done: int, total: int) -> None:
-        """Note that `done` of `total` steps are done."""
+    def reach(self, done: int, total: int, note: str = "") -> None:
+        """Note that `done` of `total` steps are done, and what there is to say of the last."""
         self._total = self._bar.total = total
+        self._note = note
+        self._bar.set_postfix_str(note, refresh=False)
         self.advance(done - self._done)
 
     def _line(self, seconds: float) -> str:
@@ -97,7 +100,8 @@ class Progress:
             return f"{self._what}: {_short(self._done)} ({_short(rate)}/s)"
         left = (self._total - self._done) / rate if rate else 0.0
         counts = f"{_short(self._done)} of {_short(self._total)}"
-        return f"{self._what}: {counts} ({_short(rate)}/s, {left:.0f} s left)"
+        note = f"; {self._note}" if self._note else ""
+        return f"{self._what}: {counts} ({_short(rate)}/s, {left:.0f} s left){note}"
 
 
 def _short(number: float) -> str:

@@ -1,7 +1,8 @@
 """Runs a command and ends it, with all its children, as soon as standard input closes.
 
 Usage: python guardian.py GRACE COMMAND [ARGUMENT ...]. GRACE is the number of seconds that the
-command has to end by itself after SIGTERM. Exits with the command's own exit code, or 128 + signal.
+command has to end by itself after SIGTERM; SIGQUIT to the guardian kills it at once. Exits with
+the command's own exit code, or 128 + signal.
 It needs nothing but the standard library, so it starts at once.
 """
 
@@ -17,6 +18,7 @@ def run(command: list[str], grace: float) -> int:
     """Run `command` until it ends or standard input closes; return its exit code."""
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     signal.signal(signal.SIGTERM, lambda *_: end(child, grace))
+    signal.signal(signal.SIGQUIT, lambda *_: _kill_group(child.pid))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, args=(child, grace), daemon=True).start()
     code = child.wait()

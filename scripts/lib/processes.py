@@ -25,15 +25,19 @@ def guarded_process(
     log: Path,
     environment: Mapping[str, str] | None = None,
     grace: float = 15.0,
+    keep_open: Sequence[int] = (),
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command in a process group of its own, with its output appended to `log`.
 
     The group is ended when the block ends, and also when this process dies without a word: a
-    guardian between the two notices that its standard input has closed.
+    guardian between the two notices that its standard input has closed. SIGQUIT to the process
+    kills the group at once.
 
     Args:
         environment: variables that are added to this process's own.
         grace: seconds that the group has to end by itself before it is killed.
+        keep_open: file descriptors that stay open until the group has ended, even if this
+            process has not lived to see it; a lock on one is held as long.
     """
     with log.open("ab") as output:
         process = subprocess.Popen(
@@ -43,6 +47,7 @@ def guarded_process(
             stderr=output,
             env={**os.environ, **(environment or {})},
             start_new_session=True,
+            pass_fds=keep_open,
         )
     try:
         yield process

@@ -9,6 +9,8 @@ import torch
 from speculators import SpeculatorModel
 from speculators.models.dflash import DFlashSpeculatorConfig
 
+from lib.files import read_json
+
 
 @dataclass(frozen=True)
 class Acceptance:
@@ -32,6 +34,14 @@ class SimulatedDrafter:
     """An exported DFlash drafter next to its target."""
 
     def __init__(self, folder: Path, target: Path):
+        """Load a drafter.
+
+        Raises:
+            ValueError: it is of a kind that does not draft as DFlash does.
+        """
+        kind = read_json(folder / "config.json")["speculators_model_type"]
+        if kind != "dflash":
+            raise ValueError(f"evaluate.backend: simulate knows dflash drafters; this is {kind}")
         config = DFlashSpeculatorConfig.from_pretrained(folder)
         config.transformer_layer_config._attn_implementation = "sdpa"
         # The drafter takes embeddings and output head from its target, wherever that lies now.

@@ -25,19 +25,24 @@ class WatchLimits:
         minimum_acceptance_length: on the validation rows, after `epochs_to_learn` epochs; a
             drafter that guesses has 1.
         minimum_speed_share: tokens a second, as a share of the best that this training had.
+        unhealthy_seconds: how long the server of hidden states may give no sign of life.
     """
 
     maximum_missing_share: float = 0.01
     minimum_acceptance_length: float = 1.05
     epochs_to_learn: int = 2
     minimum_speed_share: float = 0.05
+    unhealthy_seconds: float = 300.0
 
 
 class TrainingWatch:
     """Looks at the metrics of a training as they come."""
 
-    def __init__(self, limits: WatchLimits):
+    def __init__(self, limits: WatchLimits, rows: int):
+        """Watch a training on `rows` training rows."""
         self._limits = limits
+        self._rows = rows
+        self._rows_a_step = 1.0
         self._missing: deque[float] = deque(maxlen=_STEPS)
         self._speeds: deque[float] = deque(maxlen=_STEPS)
         self._best_speed = 0.0
@@ -49,6 +54,8 @@ class TrainingWatch:
         Raises:
             TrainingError: going on makes no sense; says why and what to do.
         """
+        if "steps_per_epoch" in line:
+            self._rows_a_step = max(1.0, self._rows / line["steps_per_epoch"])
         if "train" in line:
             self._look_at_step(line)
         if "val" in line:
@@ -62,7 +69,7 @@ class TrainingWatch:
                 "or look for hidden states that are not"
             )
         self._missing.append(metrics.get("error_records", 0.0))
-        share = sum(self._missing) / len(self._missing)
+        share = sum(self._missing) / len(self._missing) / self._rows_a_step
         if len(self._missing) == _STEPS and share > self._limits.maximum_missing_share:
             raise TrainingError(
                 f"{share:.1%} of the samples of {_STEPS} steps have no hidden states; "
@@ -81,7 +88,7 @@ class TrainingWatch:
     def _look_at_validation(self, epoch: int, metrics: Mapping[str, float]) -> None:
         if not math.isfinite(metrics["loss_epoch"]):
             raise TrainingError(f"the validation loss of epoch {epoch + 1} is not finite")
-        self._validated[epoch] = metrics["eal_epoch"]
+        self._validated[epoch] = metrics.get("eal_epoch", math.inf)
         best = max(self._validated.values())
         if (
             len(self._validated) >= self._limits.epochs_to_learn

@@ -13,13 +13,14 @@ from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 
 from lib.arrow_rows import read_token_rows
 from lib.console import Stage
-from lib.drafter import ExportSettings, export_drafter
+from lib.drafter import ExportSettings, Records, export_drafter
 from lib.files import read_json
 from lib.hidden_states import HiddenStatesSettings, extract_hidden_states
 from lib.jsonl import jsonl_writer, read_jsonl
 from lib.target import TargetLocation, write_manifest
 from lib.target_facts import read_facts
-from lib.training import Inputs, TrainSettings, train_drafter
+from lib.train_settings import TrainerSettings, TrainSettings
+from lib.training import Inputs, train_drafter
 from lib.transformers_states import TransformersStates
 
 CONVERSATIONS = Path(__file__).parents[2] / "resources/toy_target/conversations.jsonl"
@@ -79,16 +80,16 @@ def test_it_goes_through_rows_states_training_and_export(hybrid, tmp_path):
         **{"optimizer": "adamw", "sequence_length": 512, "anchors": 16, "sliding_window": 64},
     )
     train_drafter(
-        settings,
-        Inputs(tokenized, hybrid, manifest),
-        tmp_path / "train.json",
-        tmp_path / "trainer.log",
-        lambda text: None,
-        lambda done, total: None,
+        *(settings, TrainerSettings(), Inputs(tokenized, hybrid, manifest)),
+        *(tmp_path / "train.json", tmp_path / "trainer.log"),
+        Stage("train_drafter", StringIO()),
     )
+    stats = tokenized / "stats.json"
     export_drafter(
-        ExportSettings(thinking=False),
-        *(tmp_path / "train.json", hybrid / "weights.json", tmp_path / "drafter"),
+        ExportSettings(thinking=False, target_layer_ids=LAYER_IDS),
+        Records(tmp_path / "train.json", hybrid / "weights.json", stats, manifest),
+        tmp_path / "drafter",
+        Stage("export_drafter", StringIO()).say,
     )
     config = read_json(tmp_path / "drafter/config.json")
     assert config["aux_hidden_state_layer_ids"][: len(LAYER_IDS)] == LAYER_IDS

@@ -18,8 +18,8 @@ def validation(epoch, acceptance, loss=1.0):
     return {"epoch": epoch, "val": {"loss_epoch": loss, "eal_epoch": acceptance}}
 
 
-def watch(lines):
-    looking = TrainingWatch(WatchLimits())
+def watch(lines, rows=100):
+    looking = TrainingWatch(WatchLimits(), rows)
     for line in lines:
         looking.look(line)
 
@@ -36,6 +36,16 @@ def test_samples_without_hidden_states_end_it():
     with pytest.raises(TrainingError, match=r"2\.0% of the samples"):
         watch(step(n, missing=float(n % 50 == 0)) for n in range(150))
     watch(step(n, missing=float(n == 0)) for n in range(500))
+
+
+def test_the_share_is_one_of_samples_however_many_a_step_packs():
+    def lines(missing):
+        yield {"steps_per_epoch": 500}
+        yield from (step(n, missing=missing) for n in range(150))
+
+    watch(lines(0.3), rows=20_000)  # 0.3 of 40 a step
+    with pytest.raises(TrainingError, match=r"1\.2% of the samples"):
+        watch(lines(0.5), rows=20_000)
 
 
 def test_a_drafter_that_only_guesses_after_two_epochs_ends_it():

@@ -18,12 +18,13 @@ from lib.fetching import Location
 from lib.hidden_states import HiddenStatesSettings
 from lib.merging import MergeSettings
 from lib.normalizing import NormalizeSettings
+from lib.published_drafter import PublishedDrafterSettings
 from lib.report import ReportSettings
 from lib.responding import ResponseSettings
 from lib.settings import read_settings
 from lib.target import TargetLocation
 from lib.token_rows import TokenizeSettings
-from lib.training import TrainSettings
+from lib.train_settings import TrainSettings
 from lib.verification import VerifySettings
 from workflow.project import ROOT, Project
 
@@ -37,6 +38,7 @@ SETTINGS = {
     "tokenize_conversations": TokenizeSettings,
     "verify_dataset": VerifySettings,
     "extract_hidden_states": HiddenStatesSettings,
+    "fetch_drafter": PublishedDrafterSettings,
     "train_drafter": TrainSettings,
     "export_drafter": ExportSettings,
     "evaluate_drafter": EvaluateSettings,
@@ -86,8 +88,9 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
             assert node["description"], where
             return
         assert node.get("description"), where
-        if node.get("type") == "object":
-            assert node["additionalProperties"] is False, where
+        if "object" in node.get("type", ""):
+            others = node["additionalProperties"]
+            assert others is False or others["description"], where
         for name, child in node.get("properties", {}).items():
             visit(child, f"{where}.{name}")
         if "items" in node:

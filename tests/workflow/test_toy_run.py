@@ -181,6 +181,7 @@ AFTER_MERGE = {
         ("responses", {"max_tokens": 96}, AFTER_MERGE),
         ("responses", {"shards": 2}, AFTER_MERGE),
         ("serving", {"concurrency": 3}, set()),
+        ("trainer", {"keep_checkpoints": 5, "log_every": 2}, set()),
         ("merge", {"seed": 1}, {"merge_sources", *AFTER_MERGE}),
         ("merge", {"near_duplicates": None}, {"merge_sources", *AFTER_MERGE}),
         ("evaluate", {"max_tokens": 64}, {"evaluate_drafter", "report"}),
