@@ -1,6 +1,6 @@
 """Measure what Draftmill's training costs beside speculators' own, and whether it is as good.
 
-Usage: .venv/bin/python benchmarks/training.py [--results results/toy] [--seeds 3] [--epochs 8]
+Usage: .venv/bin/python benchmarks/training.py [--results results/toy] [--seeds 3] [--epochs 4]
 
 On the token rows and hidden states of a finished toy run, on the processor. For each seed the
 stage and the bare trainer of speculators train the same drafter with the same settings, in turns.
@@ -47,7 +47,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=ROOT / "results/toy")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=4)
     args = parser.parse_args()
     raw = yaml.safe_load((ROOT / "config/config.yaml").read_text())
     raw["train"]["epochs"] = args.epochs
@@ -83,7 +83,7 @@ def train_with_draftmill(
     start = time.perf_counter()
     run(
         folder,
-        *(str(ROOT / "scripts/train_drafter.py"),),
+        str(ROOT / "scripts/train_drafter.py"),
         *("--settings", json.dumps(stage_settings(config, "train_drafter"))),
         *("--stamp", str(results / "verified.json")),
         *("--tokenized", str(results / "tokenized/stats.json")),

@@ -8,29 +8,37 @@ Shards are written as a stream, and every byte follows from the rows: the finger
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from datasets import DatasetInfo, Features, List, Value
 from numpy.typing import NDArray
 
 from lib.files import read_json, sha256_of_file, write_json
 from lib.token_rows import TokenRow
 
+if TYPE_CHECKING:
+    from datasets import Features
+
 SHARD_BYTES = 256 << 20
 """A shard is closed when its rows are this large; far below Arrow's 2 GiB offsets."""
 
-FEATURES = Features(
-    {
-        "input_ids": List(Value("int32")),
-        "loss_mask": List(Value("uint8")),
-        "seq_len": Value("int32"),
-    }
-)
-"""The smallest types that hold every vocabulary; datasets gives them to torch as int64. A token
-takes 5 bytes, where int64 would take 16."""
+COLUMNS = ("input_ids", "loss_mask", "seq_len")
+
+
+@cache
+def features() -> "Features":
+    """Return the types of the columns.
+
+    They are the smallest that hold every vocabulary; datasets gives them to torch as int64. A token
+    takes 5 bytes, where int64 would take 16.
+    """
+    from datasets import Features, List, Value  # takes a second, and readers do not need it
+
+    types = (List(Value("int32")), List(Value("uint8")), Value("int32"))
+    return Features(dict(zip(COLUMNS, types, strict=True)))
 
 
 @dataclass(frozen=True)
@@ -132,7 +140,7 @@ def _record_batch(batch: RowBatch) -> pa.RecordBatch:
         pa.ListArray.from_arrays(offsets, pa.array(batch.mask)),
         pa.array(batch.lengths),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=FEATURES.arrow_schema)
+    return pa.RecordBatch.from_arrays(columns, schema=features().arrow_schema)
 
 
 def describe_shard(path: Path) -> dict[str, Any]:
@@ -236,7 +244,7 @@ def read_columns(folder: Path) -> Iterator[Columns]:
     for name in shard_names(folder):
         with pa.memory_map(str(folder / name)) as source:
             for batch in pa.ipc.open_stream(source):
-                ids, masks, lengths = (batch.column(column) for column in FEATURES)
+                ids, masks, lengths = (batch.column(column) for column in COLUMNS)
                 yield Columns(
                     ids.flatten().to_numpy(),
                     masks.flatten().to_numpy(),
@@ -258,7 +266,9 @@ def read_token_rows(folder: Path) -> Iterator[tuple[list[int], list[int], int]]:
 
 
 def _write_descriptions(folder: Path, shards: list[dict[str, Any]]) -> None:
-    DatasetInfo(features=FEATURES).write_to_directory(str(folder))
+    from datasets import DatasetInfo
+
+    DatasetInfo(features=features()).write_to_directory(str(folder))
     write_json(
         folder / "state.json",
         {

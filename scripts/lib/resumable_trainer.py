@@ -15,6 +15,7 @@ import logging
 import shutil
 import signal
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -160,10 +161,13 @@ class ResumableTrainer(Trainer):
 
     def _seed_step(self) -> None:
         """Make the random numbers of a step follow from the seed, the step and the rank."""
-        step = self.global_step if self.model.training else self._validated_batches
-        self._validated_batches += 1
-        ranks = dist.get_world_size() if self.is_distributed else 1
-        torch.manual_seed(self._seed * 1_000_003 + step * ranks + self.rank)
+        if self.model.training:
+            step = f"step {self.global_step}"
+        else:
+            step = f"validation {self._validated_batches}"
+            self._validated_batches += 1
+        text = f"{self._seed}, {step}, rank {self.rank}"
+        torch.manual_seed(int.from_bytes(sha256(text.encode()).digest()[:7]))
 
     def _wait_for_all(self) -> None:
         if self.is_distributed:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from xxhash import xxh3_64_intdigest
 
-from lib.arrow_rows import FEATURES, content_digest, describe_shard, read_columns, shard_names
+from lib.arrow_rows import content_digest, describe_shard, features, read_columns, shard_names
 from lib.corpus_facts import CorpusFacts, EvaluationRuns, read_corpus
 from lib.encoding import TokenizerEncoder
 from lib.files import read_json, remove, write_json, write_text
@@ -182,7 +182,7 @@ def _check_shards(tokenized: Path, stats: dict[str, Any]) -> Check:
     problems: list[str] = []
     named = shard_names(tokenized)
     present = sorted(path.name for path in tokenized.glob("*.arrow"))
-    if read_json(tokenized / "dataset_info.json")["features"] != FEATURES.to_dict():
+    if read_json(tokenized / "dataset_info.json")["features"] != features().to_dict():
         problems.append("dataset_info.json names other columns or types")
     if named != [shard["name"] for shard in stats["shards"]]:
         problems.append("state.json and stats.json name different shards")

@@ -8,6 +8,8 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -31,7 +33,7 @@ from lib.stamp import sample_digest, tokenizer_files
 from lib.token_rows import TokenizeSettings
 from lib.tokenizing import tokenize_conversations
 from lib.transformers_states import TransformersStates
-from lib.vllm_server import vllm_server
+from lib.vllm_server import Server, vllm_server
 from workflow.project import ROOT, Project, environment
 
 COPIES = 6
@@ -41,10 +43,14 @@ ROOM = 360
 OPTIONS = ("--enforce-eager", "--dtype", "float32", "--max-model-len", "1024")
 
 
-def settings_of(stage: str) -> dict[str, Any]:
-    """Return the toy run's settings of a stage, with a training that learns by heart."""
+BY_HEART = {"epochs": 3, "optimizer": "muon"}
+"""Learns by heart in few steps."""
+
+
+def settings_of(stage: str, **train: Any) -> dict[str, Any]:
+    """Return the toy run's settings of a stage, with changes to section `train`."""
     raw = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    raw["train"].update(epochs=3, optimizer="muon")  # learns by heart in fewer steps
+    raw["train"] = {key: value for key, value in {**raw["train"], **train}.items() if value != ""}
     return stage_settings(complete(raw, load_schema(ROOT / "config/schema.yaml"), ROOT), stage)
 
 
@@ -89,8 +95,9 @@ def tokenize(conversation: Conversation, target: Path, folder: Path) -> None:
     write_json(folder / "verified.json", stamp)
 
 
-def train(target: Path, folder: Path) -> None:
-    settings = settings_of("extract_hidden_states")
+def train(target: Path, folder: Path, **changes: Any) -> None:
+    """Train and export a drafter on the data set of a folder."""
+    settings = settings_of("extract_hidden_states", **changes)
     extract_hidden_states(
         read_settings(HiddenStatesSettings, json.dumps(settings)),
         *(folder / "tokenized", target, folder / "hidden_states.json"),
@@ -100,7 +107,7 @@ def train(target: Path, folder: Path) -> None:
     outcome = subprocess.run(
         [
             *(sys.executable, str(ROOT / "scripts/train_drafter.py")),
-            *("--settings", json.dumps(settings_of("train_drafter"))),
+            *("--settings", json.dumps(settings_of("train_drafter", **changes))),
             *("--stamp", str(folder / "verified.json")),
             *("--tokenized", str(folder / "tokenized/stats.json")),
             *("--hidden-states", str(folder / "hidden_states.json")),
@@ -114,6 +121,26 @@ def train(target: Path, folder: Path) -> None:
         timeout=600,
     )
     assert outcome.returncode == 0, outcome.stderr
+    records = Records(
+        training=folder / "train.json",
+        weights=target / "weights.json",
+        rows=folder / "tokenized/stats.json",
+        hidden_states=folder / "hidden_states.json",
+    )
+    export = read_settings(ExportSettings, json.dumps(settings_of("export_drafter", **changes)))
+    export_drafter(export, records, folder / "drafter", print)
+
+
+@contextmanager
+def served(target: Path, folder: Path) -> Iterator[Server]:
+    """Serve a target with the drafter of a folder, as its card says."""
+    card = (folder / "drafter/README.md").read_text()
+    line = re.search(r"--speculative-config '(.*?)'", card)
+    assert line is not None
+    speculative = json.loads(line[1]) | {"model": str(folder / "drafter")}
+    options = (*OPTIONS, "--speculative-config", json.dumps(speculative))
+    with vllm_server(target, "toy", options, folder / "server.log") as server:
+        yield server
 
 
 def counter(metrics: str, name: str) -> float:
@@ -128,24 +155,10 @@ def test_nearly_whole_blocks_of_a_conversation_known_by_heart_are_accepted(
     (target,) = (finished.folder / "models").glob("toy@*")
     conversation, answers = own_words(target)
     tokenize(conversation, target, tmp_path)
-    train(target, tmp_path)
-    records = Records(
-        training=tmp_path / "train.json",
-        weights=target / "weights.json",
-        rows=tmp_path / "tokenized/stats.json",
-        hidden_states=tmp_path / "hidden_states.json",
-    )
-    settings = read_settings(ExportSettings, json.dumps(settings_of("export_drafter")))
-    export_drafter(settings, records, tmp_path / "drafter", print)
+    train(target, tmp_path, **BY_HEART)
     block_size = read_json(tmp_path / "drafter/config.json")["block_size"]
-    speculative = {
-        "method": "dflash",
-        "model": str(tmp_path / "drafter"),
-        "num_speculative_tokens": block_size - 1,
-    }
-    options = (*OPTIONS, "--speculative-config", json.dumps(speculative))
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    with vllm_server(target, "toy", options, tmp_path / "server.log") as server:
+    with served(target, tmp_path) as server:
         for prompt, length in answers:
             # Whole blocks after the first token, which no block is needed for.
             whole = 1 + (length - 1) // block_size * block_size
@@ -156,3 +169,32 @@ def test_nearly_whole_blocks_of_a_conversation_known_by_heart_are_accepted(
     assert drafts >= 20
     acceptance_length = 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts
     assert acceptance_length >= 0.8 * block_size
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        ("eagle3", {"mask_token": "", "block_size": "", "layers": 1}),
+        ("dspark", {}),
+    ],
+)
+def test_other_kinds_of_drafters_draft_in_a_server(
+    finished: Project,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    algorithm: str,
+    changes: dict[str, Any],
+) -> None:
+    (target,) = (finished.folder / "models").glob("toy@*")
+    conversation, answers = own_words(target)
+    tokenize(conversation, target, tmp_path)
+    train(target, tmp_path, algorithm=algorithm, **BY_HEART, **changes)
+    monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+    with served(target, tmp_path) as server:
+        for prompt, length in answers:
+            body = {"model": server.model, "prompt": prompt, "max_tokens": length}
+            answer = server.post("/v1/completions", {**body, "temperature": 0})
+        metrics = server.text("/metrics")
+    drafts = counter(metrics, "spec_decode_num_drafts")
+    print(algorithm, 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts, answer)
+    assert 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts >= 2
