@@ -14,8 +14,10 @@ setup: $(VENV)/base.done
 train: setup
 	$(BIN)/snakemake --cores all train
 
+# Unit tests run on two processes, a file on one of them; the workflow's own take all cores.
 test: $(VENV)/test.done lint
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/unit
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest tests/workflow
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .

@@ -171,30 +171,19 @@ def test_nearly_whole_blocks_of_a_conversation_known_by_heart_are_accepted(
     assert acceptance_length >= 0.8 * block_size
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "changes"),
-    [
-        ("eagle3", {"mask_token": "", "block_size": "", "layers": 1}),
-        ("dspark", {}),
-    ],
-)
-def test_other_kinds_of_drafters_draft_in_a_server(
-    finished: Project,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    algorithm: str,
-    changes: dict[str, Any],
+def test_a_drafter_without_blocks_drafts_in_a_server(
+    finished: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (target,) = (finished.folder / "models").glob("toy@*")
     conversation, answers = own_words(target)
     tokenize(conversation, target, tmp_path)
-    train(target, tmp_path, algorithm=algorithm, **BY_HEART, **changes)
+    eagle = {"algorithm": "eagle3", "layers": 1, "mask_token": "", "block_size": ""}
+    train(target, tmp_path, **eagle, epochs=6, learning_rate=0.004, optimizer="muon")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
     with served(target, tmp_path) as server:
         for prompt, length in answers:
             body = {"model": server.model, "prompt": prompt, "max_tokens": length}
-            answer = server.post("/v1/completions", {**body, "temperature": 0})
+            server.post("/v1/completions", {**body, "temperature": 0})
         metrics = server.text("/metrics")
     drafts = counter(metrics, "spec_decode_num_drafts")
-    print(algorithm, 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts, answer)
     assert 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts >= 2
