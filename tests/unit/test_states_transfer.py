@@ -8,6 +8,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -100,13 +101,10 @@ def test_the_trainer_asks_the_store_that_the_server_fills_and_lends_it_no_memory
 
 
 @pytest.fixture
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def installed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a package where Mooncake's would be."""
-    (tmp_path / "packages/mooncake").mkdir(parents=True)
-    (tmp_path / "packages/mooncake/store.py").touch()
     for name in ("mooncake", "mooncake.store"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(tmp_path / "packages")
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
 
 
 def test_a_package_that_is_missing_is_noticed_before_a_server_starts(
