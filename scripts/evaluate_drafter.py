@@ -1,19 +1,32 @@
-"""Measure the acceptance length of the drafter on held-out prompts."""
+"""Measure what the drafter is worth on held-out prompts: acceptance length, and speed if served."""
 
 import argparse
 from pathlib import Path
 
-from lib.console import stage
-from lib.evaluation import EvaluateSettings, evaluate_drafter
-from lib.jsonl import count_lines
+from lib.console import Stage, stage
+from lib.drafter_checks import drafted_tokens
+from lib.evaluation import (
+    EvaluateSettings,
+    Measurement,
+    Question,
+    evaluation,
+    headline,
+    read_questions,
+    write_evaluation,
+)
+from lib.files import read_json
 from lib.rendering import Renderer, ThinkingMode
+from lib.served_acceptance import Evaluated, answers_to_make, measure_served
+from lib.serving import Serving
 from lib.settings import read_settings
+from lib.simulation import simulate
 
 
 def main() -> None:
     """Run the stage as the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--settings", required=True, help="settings as JSON")
+    parser.add_argument("--serving", default="{}", help="how vLLM runs the target, as JSON")
     parser.add_argument("--drafter", type=Path, required=True, help="config.json of the drafter")
     parser.add_argument("--weights", type=Path, required=True, help="manifest of the target")
     parser.add_argument(
@@ -25,21 +38,39 @@ def main() -> None:
     args = parser.parse_args()
     with stage("evaluate_drafter", args.log) as current:
         settings = read_settings(EvaluateSettings, args.settings)
+        serving = read_settings(Serving, args.serving)
         mode = ThinkingMode(settings.thinking, settings.preserve_thinking)
         renderer = Renderer(args.weights.parent, mode, settings.trust_remote_code)
-        total = sum(count_lines(path) for path in args.prompts)
-        with current.progress("prompts", total) as progress:
-            summary = evaluate_drafter(
-                settings,
-                args.prompts,
-                args.drafter.parent,
-                renderer,
-                args.result,
-                args.figure,
-                progress.advance,
-            )
-        length = summary["all"]["acceptance_length"]
-        current.result(f"acceptance length {length:.2f} of {summary['block_size']}")
+        questions = read_questions(args.prompts, settings, renderer)
+        measured = measure(
+            settings, serving, questions, args.drafter.parent, renderer, args.log, current
+        )
+        drafted = drafted_tokens(read_json(args.drafter))
+        summary = evaluation(settings, drafted, questions, measured)
+        refused = args.log.with_suffix(".refused.json")
+        write_evaluation(settings, summary, args.result, args.figure, refused)
+        current.result(headline(summary))
+
+
+def measure(
+    settings: EvaluateSettings,
+    serving: Serving,
+    questions: list[Question],
+    drafter: Path,
+    renderer: Renderer,
+    log: Path,
+    current: Stage,
+) -> Measurement:
+    """Measure the drafter in this process or in a server."""
+    if settings.backend == "simulate":
+        with current.progress("prompts", len(questions)) as progress:
+            return simulate(questions, settings, drafter, renderer, progress.advance)
+    total = answers_to_make(settings, len(questions))
+    with current.progress("answers", total) as progress:
+        evaluated = Evaluated(
+            settings, questions, renderer, serving, log, current.say, progress.advance
+        )
+        return measure_served(evaluated, drafter)
 
 
 if __name__ == "__main__":

@@ -17,11 +17,9 @@ from lib.drafter_checks import (
     target_layer_ids,
 )
 from lib.row_counts import SPLITS
+from lib.speculation import Speculation
 
 _NOT_STATED = "not stated"
-_METHODS = {"dflash2": "dflash"}
-"""How vLLM calls an algorithm, where it has another name for it."""
-
 _SHOWN_ELSEWHERE = {
     *("algorithm", "layers", "block_size", "target_layer_ids", "mask_token", "draft_vocabulary"),
     *("sliding_window", "full_attention_layers"),
@@ -182,16 +180,10 @@ def _on_the_hub(repository: str, revision: str, kind: str = "") -> str:
 
 
 def _serve_line(provenance: Provenance, config: Mapping[str, Any]) -> str:
-    algorithm = config["speculators_config"]["algorithm"]
-    speculative = {
-        "method": _METHODS.get(algorithm, algorithm),
-        "model": "drafter",
-        "num_speculative_tokens": drafted_tokens(config),
-    }
     revision = f" --revision {provenance.revision}" if provenance.revision else ""
     return (
         f"vllm serve {quote(provenance.target)}{revision}"
-        f" --speculative-config '{json.dumps(speculative)}'"
+        f" --speculative-config '{Speculation.of_drafter(config, 'drafter').option()}'"
         f" --default-chat-template-kwargs '{json.dumps(provenance.template)}'"
     )
 

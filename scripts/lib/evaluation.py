@@ -1,21 +1,25 @@
 """What a drafter is worth on prompts that it never saw, domain by domain."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from lib.acceptance import Acceptance, summarize
+from lib.bootstrap import CONFIDENCE
 from lib.conversation import from_record
 from lib.files import write_json, write_text
-from lib.generation import TransformersTarget
 from lib.jsonl import read_jsonl
+from lib.losslessness import Losslessness
 from lib.rendering import Renderer
-from lib.sampling import Sampling
-from lib.simulation import Acceptance, SimulatedDrafter
-from lib.transformers_states import Capture
+from lib.speed import Timings, speed_summary
 
-BATCH = 16
+ALL = "all"
+"""What all domains together are called."""
+
+_GATE = "evaluate.minimum_acceptance_length"
 
 
 @dataclass(frozen=True)
@@ -26,96 +30,192 @@ class EvaluateSettings:
     preserve_thinking: bool
     backend: str
     max_tokens: int = 128
+    concurrency: tuple[int, ...] = (1, 8)
+    baseline: tuple[str, ...] = ("none",)
+    maximum_differing_share: float = 0.05
+    minimum_acceptance_length: dict[str, float] = field(default_factory=dict)
     trust_remote_code: bool = False
 
 
-def evaluate_drafter(
+@dataclass(frozen=True)
+class Question:
+    """A held-out prompt, as the target sees it: its token ids, up to where it answers."""
+
+    id: str
+    domain: str
+    prompt: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of each question, in their order, and of all.
+
+    Attributes:
+        acceptances: what the target accepted.
+        output_tokens: length of each answer, its end included.
+        with_drafter: times; empty where there was no server.
+        without_drafter: times of the same prompts without the drafter; None if not measured.
+        losslessness: None if there are no answers to compare with.
+    """
+
+    acceptances: Sequence[Acceptance]
+    output_tokens: Sequence[int]
+    with_drafter: Timings = field(default_factory=dict)
+    without_drafter: Timings | None = None
+    losslessness: Losslessness | None = None
+
+
+def read_questions(
+    paths: Sequence[Path], settings: EvaluateSettings, renderer: Renderer
+) -> list[Question]:
+    """Read and render the held-out prompts.
+
+    Raises:
+        ValueError: there are none, two have one id, or a domain that should be measured has none.
+    """
+    rows = [row for path in paths for row in read_jsonl(path)]
+    if not rows:
+        raise ValueError("evaluate.prompts: the files hold no prompt")
+    for name, count in Counter(row["id"] for row in rows).items():
+        if count > 1:
+            raise ValueError(f"evaluate.prompts: {count} prompts have the id {name!r}")
+    domains = sorted({row["domain"] for row in rows})
+    if ALL in domains:
+        raise ValueError(f"evaluate.prompts: a domain is called {ALL!r}, which means all of them")
+    for name in settings.minimum_acceptance_length:
+        if name not in (ALL, *domains):
+            known = ", ".join((ALL, *domains))
+            raise ValueError(f"{_GATE}: no prompt has the domain {name!r}; there are {known}")
+    return [Question(row["id"], row["domain"], _prompt(row, renderer)) for row in rows]
+
+
+def evaluation(
     settings: EvaluateSettings,
-    prompts: list[Path],
-    drafter: Path,
-    renderer: Renderer,
-    result: Path,
-    figure: Path,
-    advance: Callable[[int], None],
+    drafted_tokens: int,
+    questions: Sequence[Question],
+    measured: Measurement,
 ) -> dict[str, Any]:
-    """Answer every prompt greedily and count what the drafter would have contributed.
+    """Return the content of `evaluation.json`; docs/evaluation.md says what the keys mean.
 
     Args:
-        advance: called with the number of prompts finished since the last call.
-
-    Returns:
-        The content of `result`: acceptance length and acceptance by position, overall, by
-        domain and by prompt.
+        drafted_tokens: how many the drafter proposes at a time.
     """
-    questions = [question for path in prompts for question in read_jsonl(path)]
-    target = TransformersTarget(
-        renderer.target, renderer.end_of_turn_ids, settings.trust_remote_code
-    )
-    simulated = SimulatedDrafter(drafter, renderer.target)
-    capture = Capture(target.model, simulated.layer_ids)
-    measured: list[tuple[dict[str, Any], Acceptance]] = []
-    for start in range(0, len(questions), BATCH):
-        batch = questions[start : start + BATCH]
-        conversations = [from_record({"source": "", **question}) for question in batch]
-        encoded = [renderer.encode(renderer.prompt(c.turns, c.tools)) for c in conversations]
-        answers = target.answer(encoded, Sampling(settings.max_tokens))
-        for question, prompt, answer in zip(batch, encoded, answers, strict=True):
-            end = [] if answer.end_id is None else [answer.end_id]
-            ids = [*prompt, *answer.ids, *end]
-            acceptance = simulated.acceptance(ids, len(prompt), capture.states(ids))
-            measured.append((question, acceptance))
-        advance(len(batch))
-    names = sorted({question["domain"] for question, _ in measured})
-    domains = {
-        name: summarize(a for question, a in measured if question["domain"] == name)
-        for name in names
-    }
-    summary = {
+    domains = sorted({question.domain for question in questions})
+    pairs = list(zip(questions, measured.acceptances, strict=True))
+
+    def part(names: Sequence[str]) -> dict[str, Any]:
+        acceptance = summarize(one for question, one in pairs if question.domain in names)
+        speed = speed_summary(measured.with_drafter, measured.without_drafter, names)
+        return {**acceptance, "speed": speed}
+
+    losslessness = measured.losslessness
+    return {
         "backend": settings.backend,
-        "block_size": simulated.block_size,
-        "all": summarize(acceptance for _, acceptance in measured),
-        "domains": domains,
+        "block_size": drafted_tokens + 1,
+        "max_tokens": settings.max_tokens,
+        "thinking": settings.thinking,
+        "confidence": CONFIDENCE,
+        ALL: part(domains),
+        "domains": {name: part([name]) for name in domains},
+        "losslessness": None if losslessness is None else losslessness.summary(),
         "prompts": [
-            {"id": question["id"], "drafts": a.drafts, "accepted": a.accepted}
-            for question, a in measured
+            {
+                "id": question.id,
+                "domain": question.domain,
+                "drafts": acceptance.drafts,
+                "accepted": acceptance.accepted,
+                "output_tokens": tokens,
+            }
+            for (question, acceptance), tokens in zip(pairs, measured.output_tokens, strict=True)
         ],
     }
-    write_text(figure, _bar_chart(domains, simulated.block_size))
-    write_json(result, summary)
-    return summary
 
 
-def summarize(acceptances: Iterable[Acceptance]) -> dict[str, Any]:
-    """Return counts and rates over several answers.
+def write_evaluation(
+    settings: EvaluateSettings,
+    summary: Mapping[str, Any],
+    result: Path,
+    figure: Path,
+    refused: Path,
+) -> None:
+    """Write result and figure, if the drafter is as good as was asked for.
 
-    The acceptance length is 1 + accepted / drafts, as vLLM reports it: each step also gives the
-    target's own next token.
+    Args:
+        summary: what `evaluation` returned.
+        refused: file that gets the result if it is not, so that it can be read but is not taken
+            for one that passed.
+
+    Raises:
+        ValueError: it is not; names each domain with what was measured and wanted.
     """
-    acceptances = list(acceptances)
-    drafts = sum(acceptance.drafts for acceptance in acceptances)
-    accepted = sum(acceptance.accepted for acceptance in acceptances)
-    columns = zip(*(acceptance.by_position for acceptance in acceptances), strict=True)
-    return {
-        "prompts": len(acceptances),
-        "drafts": drafts,
-        "accepted": accepted,
-        "acceptance_length": 1 + accepted / drafts if drafts else 1.0,
-        "acceptance_by_position": [sum(column) / drafts if drafts else 0.0 for column in columns],
-    }
+    if found := list(shortfalls(settings, summary)):
+        write_json(refused, summary)
+        raise ValueError(f"{'; '.join(found)} (all that was measured is in {refused})")
+    refused.unlink(missing_ok=True)
+    write_text(figure, _bar_chart(summary["domains"], summary["block_size"]))
+    write_json(result, summary)
+
+
+def shortfalls(settings: EvaluateSettings, summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield in what a drafter is not as good as was asked for."""
+    parts = {ALL: summary[ALL], **summary["domains"]}
+    for name, wanted in settings.minimum_acceptance_length.items():
+        length = parts[name]["acceptance_length"]
+        if length < wanted:
+            low, high = parts[name]["acceptance_length_interval"]
+            yield (
+                f"{_GATE}.{name}: the acceptance length is {length:.2f} ({low:.2f} to {high:.2f}), "
+                f"{wanted} is wanted"
+            )
+    if (compared := summary["losslessness"]) is None:
+        return
+    share, allowed = compared["differing_where_decided_share"], settings.maximum_differing_share
+    if share > allowed:
+        yield (
+            f"evaluate.maximum_differing_share: {compared['differing_where_decided']} of "
+            f"{compared['compared']} answers ({share:.1%}) are other ones with the drafter where "
+            f"the target clearly preferred its own, {allowed:.1%} may be"
+        )
+
+
+def headline(summary: Mapping[str, Any]) -> str:
+    """Return the result in one line."""
+    everything = summary[ALL]
+    low, high = everything["acceptance_length_interval"]
+    parts = [
+        f"acceptance length {everything['acceptance_length']:.2f} of {summary['block_size']} "
+        f"({low:.2f} to {high:.2f})"
+    ]
+    for entry in everything["speed"]:
+        if entry["ratio"]:
+            times = entry["ratio"]["output_tokens_per_second"]
+            parts.append(f"{times:.2f} times the tokens a second at {entry['concurrency']}")
+    if compared := summary["losslessness"]:
+        parts.append(f"{compared['differing']} of {compared['compared']} answers differ")
+    return ", ".join(parts)
+
+
+def _prompt(row: Mapping[str, Any], renderer: Renderer) -> tuple[int, ...]:
+    conversation = from_record({"source": "", **row})
+    text = renderer.prompt(conversation.turns, conversation.tools)
+    return tuple(renderer.encode(text))
 
 
 def _bar_chart(domains: dict[str, Any], block_size: int) -> str:
-    """Return an SVG with one bar a domain; the full width is the block size."""
+    """Return an SVG with one bar a domain and its interval; the full width is the block size."""
     width, bar, left = 420, 22, 90
     rows = []
     for number, (domain, summary) in enumerate(domains.items()):
         y = 34 + number * (bar + 10)
         length = summary["acceptance_length"] / block_size * width
+        low, high = (end / block_size * width for end in summary["acceptance_length_interval"])
         rows.append(
             f'<text x="{left - 8}" y="{y + 16}" text-anchor="end">{escape(domain)}</text>'
             f'<rect x="{left}" y="{y}" width="{width}" height="{bar}" fill="#e8ecef"/>'
             f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar}" fill="#2f7d6d"/>'
-            f'<text x="{left + length + 6:.1f}" y="{y + 16}">'
+            f'<line x1="{left + low:.1f}" x2="{left + high:.1f}" y1="{y + bar / 2:.0f}" '
+            f'y2="{y + bar / 2:.0f}" stroke="#1d2b33" stroke-width="2"/>'
+            f'<text x="{left + high + 6:.1f}" y="{y + 16}">'
             f"{summary['acceptance_length']:.2f}</text>"
         )
     height = 34 + len(domains) * (bar + 10) + 6

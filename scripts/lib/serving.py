@@ -123,6 +123,10 @@ class KeptServer:
         """Return the JSON at a path."""
         return self._server.get(path)
 
+    def text(self, path: str) -> str:
+        """Return the text at a path, such as `/metrics`."""
+        return self._server.text(path)
+
     def close(self) -> None:
         """Stop the server."""
         with self._lock:

@@ -1,7 +1,6 @@
 """Exact greedy block verification in this process: what a server would accept, without a server."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,25 +8,49 @@ import torch
 from speculators import SpeculatorModel
 from speculators.models.dflash import DFlashSpeculatorConfig
 
+from lib.acceptance import Acceptance
+from lib.evaluation import EvaluateSettings, Measurement, Question
 from lib.files import read_json
+from lib.generation import TransformersTarget
+from lib.rendering import Renderer
+from lib.sampling import Sampling
+from lib.transformers_states import Capture
+
+_BATCH = 16
 
 
-@dataclass(frozen=True)
-class Acceptance:
-    """How many drafted tokens the target accepted over one answer.
+def simulate(
+    questions: Sequence[Question],
+    settings: EvaluateSettings,
+    drafter: Path,
+    renderer: Renderer,
+    advance: Callable[[int], None],
+) -> Measurement:
+    """Answer every prompt greedily and count what the drafter would have contributed.
 
-    Attributes:
-        drafts: number of blocks that were drafted.
-        by_position: for each position after the anchor, how many blocks were accepted that far.
+    Args:
+        drafter: folder of the exported drafter.
+        advance: called with the number of prompts finished since the last call.
+
+    Raises:
+        ValueError: the drafter is of a kind that does not draft as DFlash does.
     """
-
-    drafts: int
-    by_position: tuple[int, ...]
-
-    @property
-    def accepted(self) -> int:
-        """Number of drafted tokens that were accepted."""
-        return sum(self.by_position)
+    simulated = SimulatedDrafter(drafter, renderer.target)
+    target = TransformersTarget(
+        renderer.target, renderer.end_of_turn_ids, settings.trust_remote_code
+    )
+    capture = Capture(target.model, simulated.layer_ids)
+    acceptances, output_tokens = [], []
+    for start in range(0, len(questions), _BATCH):
+        prompts = [question.prompt for question in questions[start : start + _BATCH]]
+        answers = target.answer(prompts, Sampling(settings.max_tokens))
+        for prompt, answer in zip(prompts, answers, strict=True):
+            end = [] if answer.end_id is None else [answer.end_id]
+            ids = [*prompt, *answer.ids, *end]
+            acceptances.append(simulated.acceptance(ids, len(prompt), capture.states(ids)))
+            output_tokens.append(len(ids) - len(prompt))
+        advance(len(prompts))
+    return Measurement(acceptances, output_tokens)
 
 
 class SimulatedDrafter:

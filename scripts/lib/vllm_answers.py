@@ -1,12 +1,32 @@
 """Answers of the target from a vLLM server, many at once."""
 
+from collections.abc import Sequence, Set
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
 
 from lib.sampling import Answer, Sampling
 from lib.serving import KeptServer
 
 OPTIONS = ("--generation-config", "vllm")
 """Only `Sampling` says how to sample: no penalty or top_k of the target's own settings."""
+
+
+def completion_request(prompt: Sequence[int], sampling: Sampling, ends: Set[int]) -> dict[str, Any]:
+    """Return what `/v1/completions` is asked for an answer in token ids.
+
+    Args:
+        ends: ids that end the answer.
+    """
+    return {
+        "prompt": list(prompt),
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "seed": sampling.seed_for(prompt),
+        "stop_token_ids": sorted(ends),
+        "return_token_ids": True,
+    }
 
 
 class VllmAnswers:
@@ -48,16 +68,6 @@ class VllmAnswers:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, prompt: tuple[int, ...]) -> Answer:
-        sampling = self._sampling
-        body = {
-            "prompt": list(prompt),
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k or -1,
-            "seed": sampling.seed_for(prompt),
-            "stop_token_ids": sorted(self._ends),
-            "return_token_ids": True,
-        }
+        body = completion_request(prompt, self._sampling, self._ends)
         (choice,) = self._server.post("/v1/completions", body)["choices"]
         return Answer.until_end(choice["token_ids"], self._ends)

@@ -26,6 +26,15 @@ MISTAKES: dict[str, tuple[Change, str]] = {
         lambda c: c["evaluate"].update(prompts=["nowhere.jsonl"]),
         "evaluate.prompts[0]",
     ),
+    "no requests at a time": (
+        lambda c: c["evaluate"].update(concurrency=[0]),
+        "evaluate.concurrency[0]",
+    ),
+    "unknown baseline": (lambda c: c["evaluate"].update(baseline=["mtp"]), "evaluate.baseline[0]"),
+    "acceptance length of nothing": (
+        lambda c: c["evaluate"].update(minimum_acceptance_length={"chat": 0.5}),
+        "evaluate.minimum_acceptance_length.chat",
+    ),
     "unknown format": (lambda c: c["sources"][1].update(format="csv"), "sources[1].format"),
     "duplicate source": (
         lambda c: c["sources"][2].update(name=c["sources"][0]["name"]),
