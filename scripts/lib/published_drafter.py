@@ -16,7 +16,7 @@ from lib.drafter_formats import FormatError, Verifier, load_config, read_publish
 from lib.files import atomic_path, describe_files, read_json, write_json
 from lib.hub import Repository
 from lib.hub_folder import HubFolder
-from lib.rendering import Renderer, ThinkingMode
+from lib.special_ids import read_special_ids
 from lib.target import INDEX, check_shards, indexed_shards
 from lib.target_facts import model_files, read_facts
 
@@ -143,8 +143,7 @@ def _said(settings: PublishedDrafterSettings, target: Path) -> dict[str, Any]:
     """Return what section `train` says, with the id of the mask token."""
     number = settings.mask_token
     if isinstance(number, str):
-        renderer = Renderer(target, ThinkingMode(), settings.trust_remote_code)
-        number = renderer.tokenizer.get_vocab().get(number)
+        number = read_special_ids(target, settings.trust_remote_code).id_of(number)
         if number is None:
             raise ValueError(f"train.mask_token: {settings.mask_token!r} is no token of the target")
     return {**vars(settings), "mask_token_id": number}
