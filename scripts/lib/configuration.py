@@ -77,8 +77,10 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
             rules = _without(config["merge"], "decontaminate")
             shares = [_pick(entry, "name", "quota", "weight") for entry in config["sources"]]
             return {**rules, "sources": shares}
-        case "fetch_target" | "build_toy_target":
-            return _pick(target, "name", "build", "hub", "path")
+        case "build_toy_target":
+            return _pick(target, "name", "build")
+        case "fetch_target":
+            return {**_pick(target, "name", "hub", "path"), **trust}
         case "regenerate_responses":
             return {**mode, **_without(config["responses"], "mode", "shards")}
         case "tokenize_conversations":
@@ -187,8 +189,10 @@ def local_drafter_files(config: Config) -> list[str]:
 
 def local_target_files(config: Config) -> list[str]:
     """Return the files of a target that is a local folder; none for other targets."""
-    path = config["target"].get("path")
-    return [] if path is None else [str(file) for file in model_files(Path(path))]
+    target = config["target"]
+    if "path" not in target:
+        return []
+    return [str(file) for file in model_files(Path(target["path"]), target["trust_remote_code"])]
 
 
 def _pick(values: Mapping[str, Any], *keys: str) -> dict[str, Any]:

@@ -7,10 +7,9 @@ from errno import EDQUOT, ENOSPC
 from hashlib import sha256
 from pathlib import Path
 
-from tqdm import tqdm
-
 from lib.console import Progress, Stage
 from lib.files import atomic_path, remove
+from lib.sizes import show_bytes
 
 
 def download(
@@ -76,11 +75,6 @@ def check_space(folder: Path, needed: int) -> None:
             f"{folder} needs {show_bytes(needed)} more, but its disk has {show_bytes(free)} free: "
             "make room there and run the same command again"
         )
-
-
-def show_bytes(number: int) -> str:
-    """Return a number of bytes as people read it: 12B, 55.6GB."""
-    return f"{number}B" if number < 1000 else tqdm.format_sizeof(number, "B")
 
 
 def link(source: Path, path: Path, stage: Stage) -> str:

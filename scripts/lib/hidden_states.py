@@ -21,6 +21,7 @@ from lib.arrow_rows import read_columns
 from lib.console import Stage
 from lib.digest import digest
 from lib.files import emptied, read_json, write_json
+from lib.sizes import show_bytes
 from lib.state_files import Layout, StatesError, WriteStates, holds_states_of
 from lib.target_facts import read_facts
 
@@ -162,21 +163,25 @@ def _announce(work: _Work, show: Stage) -> None:
     layout, free = work.layout, shutil.disk_usage(work.folder).free
     show.say(
         f"{work.rows} rows, {work.tokens} tokens x {layout.slices} layers x "
-        f"{layout.hidden_size} {layout.dtype} numbers: {_size(work.size)} in {work.folder}"
-        + (f", {_size(work.missing_size)} of it missing" if work.missing_size < work.size else "")
-        + f"; {_size(free)} are free"
+        f"{layout.hidden_size} {layout.dtype} numbers: {show_bytes(work.size)} in {work.folder}"
+        + (
+            f", {show_bytes(work.missing_size)} of it missing"
+            if work.missing_size < work.size
+            else ""
+        )
+        + f"; {show_bytes(free)} are free"
     )
     others = [path for path in work.folder.parent.iterdir() if _is_other(path, work.folder)]
     if others:
         size = sum(file.stat().st_size for path in others for file in path.iterdir())
         show.say(
-            f"hidden states of other data sets or settings take {_size(size)} beside it: "
+            f"hidden states of other data sets or settings take {show_bytes(size)} beside it: "
             f"{', '.join(sorted(path.name for path in others))}; delete them if nothing needs them"
         )
     if work.missing_size > free:
         raise ValueError(
-            f"the hidden states need {_size(work.missing_size)} more, and {_size(free)} are free "
-            f"at {work.folder}; make room, or store fewer rows or layers"
+            f"the hidden states need {show_bytes(work.missing_size)} more, and {show_bytes(free)} "
+            f"are free at {work.folder}; make room, or store fewer rows or layers"
         )
 
 
@@ -252,12 +257,3 @@ def _is_other(path: Path, folder: Path) -> bool:
 
 def _file_of(row: int, folder: Path) -> Path:
     return folder / f"hs_{row}.safetensors"
-
-
-def _size(count: float) -> str:
-    """Return a number of bytes as people read it: 107.6 MB."""
-    for unit in ("kB", "MB", "GB"):
-        count /= 1000
-        if count < 1000:
-            return f"{count:.1f} {unit}"
-    return f"{count / 1000:.1f} TB"

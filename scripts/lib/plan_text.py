@@ -5,10 +5,10 @@ from typing import TypeVar
 
 import yaml
 
+from lib.sizes import show_bytes
 from lib.training_memory import GIB, Memory, Part, ServerMemory
 from lib.training_plan import Plan
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
 _Line = tuple[str, str, str]
 """A label, a value, and how it comes about."""
 
@@ -136,19 +136,19 @@ def _disk(plan: Plan) -> Iterator[_Line]:
     yield "hidden states a token", f"{sums.state_size:,} B", f"{layers} layers"
     if plan.run.settings.hidden_states == "online":
         rate = min(filter(None, (plan.rates.server, plan.rates.trainer)), default=0.0)
-        yield "on their way", f"{_size(rate * sums.state_size)}/s", "written, read, removed"
-        yield "stored", "none", f"{_size(sums.states_size)} if they were"
+        yield "on their way", f"{show_bytes(rate * sums.state_size)}/s", "written, read, removed"
+        yield "stored", "none", f"{show_bytes(sums.states_size)} if they were"
     else:
-        yield "stored", _size(sums.states_size), "of all rows"
+        yield "stored", show_bytes(sums.states_size), "of all rows"
     if sums.batches_size:
         ahead = (
             f"{plan.run.running.data_workers} loaders a GPU, 4 batches each, in memory of a node"
         )
         yield "batches in advance", _gib(sums.batches_size), ahead
     size, optimizer = sums.checkpoint_size, plan.run.settings.optimizer
-    yield "a checkpoint", _size(size), f"drafter and {optimizer}, float32"
+    yield "a checkpoint", show_bytes(size), f"drafter and {optimizer}, float32"
     kept = f"{plan.run.running.keep_checkpoints} last, the best, and one being written"
-    yield "all checkpoints", _size(sums.checkpoints * size), f"at most: {kept}"
+    yield "all checkpoints", show_bytes(sums.checkpoints * size), f"at most: {kept}"
 
 
 def _time(plan: Plan) -> Iterator[_Line]:
@@ -180,15 +180,6 @@ def _part(part: Part) -> _Line:
 
 def _gib(size: float) -> str:
     return f"{size / GIB:,.1f} GiB"
-
-
-def _size(size: float) -> str:
-    number, unit = size, _UNITS[0]
-    for unit in _UNITS:
-        if number < 1000 or unit == _UNITS[-1]:
-            break
-        number /= 1000
-    return f"{number:,.1f} {unit}"
 
 
 Value = TypeVar("Value")

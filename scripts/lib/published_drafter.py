@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lib.console import Stage
-from lib.downloads import check_space, link, show_bytes
+from lib.downloads import check_space, link
 from lib.drafter_fit import check_target, check_tensors, fitting
 from lib.drafter_formats import FormatError, Verifier, load_config, read_published
 from lib.files import atomic_path, describe_files, read_json, write_json
 from lib.hub import Repository
 from lib.hub_folder import HubFolder
+from lib.sizes import show_bytes
 from lib.special_ids import read_special_ids
 from lib.target import INDEX, check_shards, indexed_shards
 from lib.target_facts import model_files, read_facts

@@ -27,12 +27,14 @@ class TargetLocation:
         build: name of a target that Draftmill builds itself.
         hub: `{"repo", "revision"}` on the Hugging Face hub.
         path: a local model folder.
+        trust_remote_code: whether code that comes with the target is loaded, so is needed.
     """
 
     name: str
     build: str = ""
     hub: Mapping[str, str] | None = None
     path: str = ""
+    trust_remote_code: bool = False
 
 
 def write_manifest(
@@ -60,7 +62,8 @@ def write_manifest(
             raise ValueError(f"{folder}: {name} is missing: {_ADVICE}")
     check_shards(folder)
     known = hashes or {}
-    names = [path.name for path in model_files(folder) if path != manifest]
+    found = model_files(folder, location.trust_remote_code)
+    names = [path.name for path in found if path != manifest]
     files = describe_files(folder, names, lambda path: known.get(path.name) or sha256_of_file(path))
     known_as = location.hub["repo"] if location.hub is not None else str(folder)
     write_json(manifest, {"known_as": known_as, "files": files})

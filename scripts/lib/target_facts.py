@@ -10,6 +10,8 @@ from lib.files import read_json
 NEEDED_FILES = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.tiktoken")
 """What a target needs of a model repository: weights, configuration, tokenizer, template."""
 
+_CODE = "*.py"
+
 
 @dataclass(frozen=True)
 class TargetFacts:
@@ -53,7 +55,16 @@ def _token_text(token: Any) -> str | None:
     return token.get("content") if isinstance(token, Mapping) else token
 
 
-def model_files(folder: Path) -> list[Path]:
-    """Return the files of a model folder that a target needs, sorted."""
-    found = {path for pattern in NEEDED_FILES for path in folder.glob(pattern)}
+def needed_patterns(with_code: bool) -> tuple[str, ...]:
+    """Return what the names of needed files look like; code only where it may be loaded."""
+    return (*NEEDED_FILES, _CODE) if with_code else NEEDED_FILES
+
+
+def model_files(folder: Path, with_code: bool = False) -> list[Path]:
+    """Return the files of a model folder that a target needs, sorted.
+
+    Args:
+        with_code: whether the model's own code is among them (`target.trust_remote_code`).
+    """
+    found = {path for pattern in needed_patterns(with_code) for path in folder.glob(pattern)}
     return sorted(path for path in found if path.is_file())

@@ -5,11 +5,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from lib.console import Stage
-from lib.downloads import check_space, link, show_bytes
+from lib.downloads import check_space, link
 from lib.hub import Repository
 from lib.hub_folder import HubFolder
+from lib.sizes import show_bytes
 from lib.target import INDEX, REQUIRED_FILES, TargetLocation, indexed_shards, write_manifest
-from lib.target_facts import NEEDED_FILES, model_files
+from lib.target_facts import model_files, needed_patterns
 
 
 def fetch_target(location: TargetLocation, manifest: Path, stage: Stage) -> list[str]:
@@ -26,13 +27,16 @@ def fetch_target(location: TargetLocation, manifest: Path, stage: Stage) -> list
     folder = manifest.parent
     folder.mkdir(parents=True, exist_ok=True)
     if location.hub is not None:
-        hashes = _fetch_from_hub(location.hub, manifest, stage)
+        patterns = needed_patterns(location.trust_remote_code)
+        hashes = _fetch_from_hub(location.hub, patterns, manifest, stage)
     else:
-        hashes = _link_folder(Path(location.path), manifest, stage)
+        hashes = _link_folder(location, manifest, stage)
     return write_manifest(location, folder, manifest, hashes)
 
 
-def _fetch_from_hub(hub: Mapping[str, str], manifest: Path, stage: Stage) -> dict[str, str]:
+def _fetch_from_hub(
+    hub: Mapping[str, str], patterns: Iterable[str], manifest: Path, stage: Stage
+) -> dict[str, str]:
     """Return the SHA-256 of each file that the target needs, after it has come."""
     repository = Repository("model", hub["repo"], hub["revision"])
     folder = manifest.parent
@@ -42,7 +46,7 @@ def _fetch_from_hub(hub: Mapping[str, str], manifest: Path, stage: Stage) -> dic
     if INDEX in sizes:
         here.fetch(INDEX, stage)
         shards = indexed_shards(folder)
-    names = _needed_names(sizes, shards) - {manifest.name}
+    names = _needed_names(sizes, patterns, shards) - {manifest.name}
     missing = here.missing({name: sizes.get(name, 0) for name in names})
     stage.say(
         f"{repository.name} at {repository.revision[:8]}: {len(names)} files, "
@@ -54,23 +58,26 @@ def _fetch_from_hub(hub: Mapping[str, str], manifest: Path, stage: Stage) -> dic
     return {name: here.fetch(name, stage) for name in in_order}
 
 
-def _needed_names(listed: Iterable[str], shards: Iterable[str]) -> set[str]:
+def _needed_names(
+    listed: Iterable[str], patterns: Iterable[str], shards: Iterable[str]
+) -> set[str]:
     """Return the files that a target needs: of the weights the shards, and no second copy."""
     others = {
         name
         for name in listed
-        if any(fnmatchcase(name, pattern) for pattern in NEEDED_FILES)
+        if any(fnmatchcase(name, pattern) for pattern in patterns)
         and not name.endswith(".safetensors")
     }
     return {*REQUIRED_FILES, *others, *shards}
 
 
-def _link_folder(path: Path, manifest: Path, stage: Stage) -> dict[str, str]:
+def _link_folder(location: TargetLocation, manifest: Path, stage: Stage) -> dict[str, str]:
     """Link the files of a model folder; return the SHA-256 of each."""
+    path = Path(location.path)
     if not path.is_dir():
         raise ValueError(f"{path} is no folder")
     return {
         file.name: link(file, manifest.with_name(file.name), stage)
-        for file in model_files(path)
+        for file in model_files(path, location.trust_remote_code)
         if file.name != manifest.name
     }

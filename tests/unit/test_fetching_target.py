@@ -141,9 +141,10 @@ class Fetch:
         self.folder, self.cache = root / "models/mine@aaaaaaaa", root / "cache"
         self.manifest = self.folder / "weights.json"
 
-    def __call__(self):
+    def __call__(self, trust_remote_code=False):
         self.stage = Recorder()
-        location = TargetLocation("mine", hub={"repo": REPOSITORY, "revision": REVISION})
+        hub = {"repo": REPOSITORY, "revision": REVISION}
+        location = TargetLocation("mine", hub=hub, trust_remote_code=trust_remote_code)
         names = fetch_target(location, self.manifest, self.stage)
         assert names == [entry["name"] for entry in read_json(self.manifest)["files"]]
 
@@ -179,6 +180,14 @@ def test_only_the_files_that_a_target_needs_are_asked_for_and_listed(hub, script
     assert read_json(script.manifest)["known_as"] == REPOSITORY
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+def test_code_of_the_model_comes_only_where_it_may_be_loaded(hub, fetch, trusted):
+    code = {"modeling_mine.py": b"layers = 2"}
+    hub.publish_model({**NEEDED, **code})
+    fetch(trust_remote_code=trusted)
+    check_manifest(fetch.manifest, {**NEEDED, **code} if trusted else NEEDED)
+
+
 def test_weights_in_one_file_come_without_their_copies(hub, fetch):
     needed = {name: content for name, content in NEEDED.items() if name not in (INDEX, *SHARDS)}
     needed["model.safetensors"] = UNNEEDED["model.safetensors"]
@@ -194,7 +203,7 @@ def test_what_is_here_is_not_asked_for_again(hub, fetch):
     fetch.manifest.unlink()
     fetch()
     assert len(hub.requests) == before
-    assert fetch.stage.said == [f"{REPOSITORY} at aaaaaaaa: 8 files, 0B to download"]
+    assert fetch.stage.said == [f"{REPOSITORY} at aaaaaaaa: 8 files, 0 B to download"]
     check_manifest(fetch.manifest, NEEDED)
 
 
@@ -357,7 +366,7 @@ def test_a_disk_that_is_too_small_is_noticed_before_the_download(hub, fetch, fre
     hub.publish_model(NEEDED)
     free(20_000)
     error = fetch.refused("run the same command again")
-    assert f"{fetch.folder} needs 49.4kB more, but its disk has 20.0kB free" in error
+    assert f"{fetch.folder} needs 49.4 kB more, but its disk has 20.0 kB free" in error
     assert hub.asked_for() == [INDEX]
     free(size(NEEDED))
     fetch()
@@ -371,7 +380,7 @@ def test_only_what_is_still_missing_must_fit_on_the_disk(hub, fetch, free):
     fetch.leave(TWO, SHARDS[TWO][:10_000])
     left = len(SHARDS[TWO]) - 10_000
     free(left - 1)
-    fetch.refused("needs 22.8kB more")
+    fetch.refused("needs 22.8 kB more")
     free(left)
     fetch()
     assert hub.requests[-1].range == "bytes=10000-"
@@ -497,4 +506,4 @@ def test_the_progress_counts_the_bytes_that_are_missing(hub, fetch):
     fetch()
     left = len(SHARDS[TWO]) - 4000
     assert [f"bytes of {TWO}", left, left] in fetch.stage.progresses
-    assert f"{REPOSITORY} at aaaaaaaa: 8 files, 45.4kB to download" in fetch.stage.said
+    assert f"{REPOSITORY} at aaaaaaaa: 8 files, 45.4 kB to download" in fetch.stage.said
