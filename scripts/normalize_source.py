@@ -1,12 +1,12 @@
 """Convert the raw rows of one source to conversation records."""
 
 import argparse
-import shutil
 from pathlib import Path
 
 from lib.console import stage
 from lib.manifest import manifest_files
-from lib.normalizing import NormalizeSettings, UnusableSource, normalize_source
+from lib.normalizing import NormalizeSettings, normalize_source
+from lib.row_accounts import rejects_kept
 from lib.settings import read_settings
 
 
@@ -28,15 +28,10 @@ def main() -> None:
     settings = read_settings(NormalizeSettings, args.settings)
     with stage(f"normalize_source {settings.name}", args.log) as current:
         paths = manifest_files(args.manifest, args.manifest.parent / settings.name)
-        with current.progress("rows") as progress:
-            try:
-                stats = normalize_source(
-                    settings, paths, args.records, args.rejects, args.stats, progress.advance
-                )
-            except UnusableSource as error:  # what a failed job wrote is removed: keep the rejects
-                kept = args.log.with_suffix(".rejects.jsonl")
-                shutil.move(args.rejects, kept)
-                raise UnusableSource(f"{error}\n  every rejected row: {kept}") from error
+        with current.progress("rows") as progress, rejects_kept(args.rejects, args.log):
+            stats = normalize_source(
+                settings, paths, args.records, args.rejects, args.stats, progress.advance
+            )
         current.result(
             f"{stats['rows_in']} rows, {stats['rows_written']} written, "
             f"{stats['rows_rejected']} rejected"

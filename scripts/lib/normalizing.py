@@ -1,27 +1,15 @@
 """One source: raw rows to conversation records, with every row accounted for."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lib.cleaning import cleaned
-from lib.conversation import CHOICES, Conversation, Rejected, stored_line
-from lib.files import write_json
+from lib.conversation import Rejected, stored_line
 from lib.formats import GroupFormat, RowFormat, load_format
 from lib.grouping import grouped
-from lib.jsonl import JsonlWriter, jsonl_writer
-from lib.quota import Quota, quota
-from lib.readers import read_rows
-
-EXAMPLES = 3
-"""Rejected rows that are quoted when a source cannot be used."""
-
-_ID_KEYS = ("id", "message_id", "session_id", "prompt_id")
-
-_ROWS_A_STEP = 100
-"""Rows between two reports of progress."""
+from lib.row_accounts import Accounts, Fate, Limits, NumberedRow, account_for_rows
 
 
 @dataclass(frozen=True)
@@ -34,21 +22,6 @@ class NormalizeSettings:
     max_reject_rate: float = 0.5
 
 
-class UnusableSource(ValueError):
-    """A raw file is damaged, or more rows were rejected than the configuration allows."""
-
-
-class _Fate(NamedTuple):
-    """What became of the rows that one conversation was, or would have been, made of.
-
-    Attributes:
-        rows: number and raw row of each.
-    """
-
-    rows: Sequence[tuple[int, Any]]
-    outcome: Conversation | Rejected
-
-
 def normalize_source(
     settings: NormalizeSettings,
     paths: list[Path],
@@ -57,84 +30,35 @@ def normalize_source(
     stats: Path,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Convert the raw files of a source.
+    """Convert the raw files of a source to conversation records.
 
-    Writes `records` (conversations), `rejects` (`{"source", "row", "id", "reason", "detail"}`)
-    and `stats`; rows in = rows written + rows rejected.
-
-    Args:
-        advance: called with the number of raw rows read since the last call.
+    Arguments, files and errors are those of `account_for_rows`.
 
     Returns:
         The content of `stats`.
-
-    Raises:
-        UnusableSource: a file is damaged, or the share of rejected rows is above
-            `max_reject_rate`; the rejects and the stats of all rows that could be read are
-            written all the same, the records are not.
     """
-    raw = _RawRows(paths, advance)
     form = load_format(settings.format)
-    with jsonl_writer(records) as accepted:
-        with jsonl_writer(rejects) as rejected:
-            ledger = _Ledger(settings.name, accepted, rejected)
-            fates = _fates(form, raw, rejects.parent)
-            if settings.max_samples is None:
-                ledger.enter_all(fates)
-            else:
-                with quota(settings.max_samples, rejects.parent) as sample:
-                    ledger.enter_sample(fates, sample)
-        result = ledger.stats(raw.count)
-        write_json(stats, result)
-        if raw.damage is not None:
-            raise UnusableSource(f"{raw.damage}\n{ledger.summary('rows before it')}")
-        bad = sum(n for reason, n in ledger.reasons.items() if reason not in CHOICES)
-        if bad > raw.count * settings.max_reject_rate:
-            raise UnusableSource(
-                f"{settings.name}: {bad} of {raw.count} rows rejected, more than max_reject_rate "
-                f"{settings.max_reject_rate} allows\n{ledger.summary('rows')}"
-            )
-    return result
-
-
-class _RawRows:
-    """The numbered rows of files up to the first damage, which is kept for later.
-
-    Attributes:
-        count: rows read so far.
-        damage: why reading ended early, if it did.
-    """
-
-    def __init__(self, paths: list[Path], advance: Callable[[int], None]):
-        self._paths = paths
-        self._advance = advance
-        self.count = 0
-        self.damage: ValueError | None = None
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        try:
-            for path in self._paths:
-                for row in read_rows(path):
-                    yield self.count, row
-                    self.count += 1
-                    if self.count % _ROWS_A_STEP == 0:
-                        self._advance(_ROWS_A_STEP)
-        except ValueError as damage:
-            self.damage = damage
-        self._advance(self.count % _ROWS_A_STEP)
+    return account_for_rows(
+        Limits(settings.name, settings.max_samples, settings.max_reject_rate),
+        paths,
+        lambda rows: _fates(form, rows, rejects.parent),
+        stored_line,
+        Accounts(records, rejects, stats),
+        advance,
+    )
 
 
 def _fates(
-    form: RowFormat | GroupFormat, rows: Iterable[tuple[int, Any]], folder: Path
-) -> Iterator[_Fate]:
+    form: RowFormat | GroupFormat, rows: Iterable[NumberedRow], folder: Path
+) -> Iterator[Fate]:
     """Yield what becomes of the rows; each row occurs in exactly one fate."""
     if isinstance(form, RowFormat):
         for row in rows:
-            yield _Fate((row,), cleaned(form.convert(row[1])))
+            yield Fate((row,), cleaned(form.convert(row[1])))
         return
     for group in grouped(rows, _key(form.group), folder):
         for positions, outcome in form.combine([row for _, row in group]):
-            yield _Fate([group[n] for n in positions], cleaned(outcome))
+            yield Fate([group[n] for n in positions], cleaned(outcome))
 
 
 def _key(group: Callable[[Mapping[str, Any]], str]) -> Callable[[int, Any], str]:
@@ -147,98 +71,3 @@ def _key(group: Callable[[Mapping[str, Any]], str]) -> Callable[[int, Any], str]
             return f"row {number}"
 
     return key
-
-
-def _named(rows: Iterable[tuple[int, Any]]) -> list[tuple[int, str]]:
-    """Return the number of each row and its own name for itself, "" if it has none."""
-    return [(number, _raw_id(row)) for number, row in rows]
-
-
-def _raw_id(row: Any) -> str:
-    found = (row.get(key) for key in _ID_KEYS) if isinstance(row, Mapping) else ()
-    return next((str(raw_id) for raw_id in found if raw_id is not None), "")
-
-
-class _Ledger:
-    """Enters every row as written or rejected, and counts.
-
-    Attributes:
-        reasons: rejected rows by reason.
-    """
-
-    def __init__(self, source: str, accepted: JsonlWriter, rejected: JsonlWriter):
-        self._source = source
-        self._accepted = accepted
-        self._rejected = rejected
-        self._rows_written = 0
-        self._repairs: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
-        self._examples: list[str] = []
-
-    def enter_all(self, fates: Iterable[_Fate]) -> None:
-        """Write every conversation."""
-        for rows, outcome in fates:
-            if isinstance(outcome, Conversation):
-                _, line = stored_line(outcome, self._source)
-                self._accept(line, len(rows), outcome.repairs)
-            else:
-                self._reject(_named(rows), outcome)
-
-    def enter_sample(self, fates: Iterable[_Fate], sample: Quota) -> None:
-        """Write the conversations of a sample; the rows of the others are over the quota."""
-        for rows, outcome in fates:
-            if isinstance(outcome, Rejected):
-                self._reject(_named(rows), outcome)
-                continue
-            identity, line = stored_line(outcome, self._source)
-            rank = int(identity.rpartition("-")[2], 16)
-            entry = (_named(rows), outcome.repairs)
-            left_out = sample.offer(rank, rows[0][0], line, entry)
-            if left_out is not None:
-                self._reject(left_out[0], Rejected("over_quota"))
-        for line, (rows, repairs) in sample.chosen():
-            self._accept(line, len(rows), repairs)
-
-    def stats(self, rows: int) -> dict[str, Any]:
-        """Return the account of all rows."""
-        return {
-            "source": self._source,
-            "rows_in": rows,
-            "rows_written": self._rows_written,
-            "rows_rejected": self._rejected.count,
-            "conversations": self._accepted.count,
-            "rejected_by_reason": dict(sorted(self.reasons.items())),
-            "repaired": dict(sorted(self._repairs.items())),
-        }
-
-    def summary(self, what: str) -> str:
-        """Return the counts in words, with the reasons and examples of what was rejected."""
-        reasons = ", ".join(f"{reason} {n}" for reason, n in self.reasons.most_common(5))
-        head = f"  {what}: {self._rows_written} written, {self._rejected.count} rejected"
-        return "\n".join([f"{head}: {reasons}" if reasons else head, *self._examples])
-
-    def _accept(self, line: bytes, rows: int, repairs: Sequence[str]) -> None:
-        self._accepted.write_line(line)
-        self._rows_written += rows
-        if repairs:
-            self._repairs.update(set(repairs))
-
-    def _reject(self, rows: Sequence[tuple[int, str]], rejected: Rejected) -> None:
-        detail = _encodable(rejected.detail)
-        for row, raw_id in rows:
-            self.reasons[rejected.reason] += 1
-            self._rejected.write(
-                {
-                    "source": self._source,
-                    "row": row,
-                    "id": _encodable(raw_id),
-                    "reason": rejected.reason,
-                    "detail": detail,
-                }
-            )
-            if rejected.reason not in CHOICES and len(self._examples) < EXAMPLES:
-                self._examples.append(f"  row {row}: {rejected.reason}: {detail}")
-
-
-def _encodable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lib.digest import SCRIPTS
 from lib.jsonl import read_jsonl
 from lib.manifest import write_manifest
-from lib.normalizing import EXAMPLES, NormalizeSettings, UnusableSource, normalize_source
+from lib.normalizing import NormalizeSettings, normalize_source
+from lib.row_accounts import EXAMPLES, UnusableSource
 
 
 def good(n):
