@@ -30,7 +30,7 @@ pathvars:
 
 
 wildcard_constraints:
-    source="|".join(map(re.escape, SOURCES)),
+    source="|".join(map(re.escape, [*SOURCES, *PROMPT_SETS])),
     shard=r"\d+-of-\d+",
 
 

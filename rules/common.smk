@@ -17,6 +17,7 @@ from lib.configuration import (
     load_schema,
     local_drafter_files,
     local_target_files,
+    prompt_set_names,
     source_entry,
     source_names,
     stage_settings,
@@ -46,7 +47,9 @@ ALIVE = clear_stale_locks(Path(".snakemake")) if workflow.is_main_process else N
 
 RUN = CONFIG["run"]
 SOURCES = source_names(CONFIG)
-EVALUATION_FILES = evaluation_files(CONFIG, Path.cwd())
+PROMPT_SETS = prompt_set_names(CONFIG)
+PROMPT_FILES = [f"<results>/evaluation/prompts/{name}.jsonl" for name in PROMPT_SETS]
+EVALUATION_FILES = [*evaluation_files(CONFIG, Path.cwd()), *PROMPT_FILES]
 SHARDS = shard_names(CONFIG["responses"]["shards"])
 # Among the resources of rules, not the parameters: how target and trainer run makes nothing stale.
 SERVING = CONFIG["serving"]

@@ -28,7 +28,7 @@ rule merge_sources:
         "../envs/data.yaml"
     threads: 8
     resources:
-        mem_mb=4000,
+        mem_mb=lambda w, threads: 4000 + 500 * threads,
         runtime=120,
     params:
         settings=lambda w: settings("merge_sources"),
@@ -101,7 +101,7 @@ rule verify_dataset:
         "../envs/training.yaml"
     threads: 8
     resources:
-        mem_mb=lambda w, threads: 3000 + 300 * threads,
+        mem_mb=lambda w, threads: 3000 + 800 * threads,
         runtime=120,
     params:
         settings=lambda w: settings("verify_dataset"),

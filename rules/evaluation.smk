@@ -14,7 +14,7 @@ rule evaluate_drafter:
         drafter="<results>/drafter/config.json",
         drafter_weights="<results>/drafter/model.safetensors",
         weights="<target>/weights.json",
-        prompts=CONFIG["evaluate"]["prompts"],
+        prompts=[*CONFIG["evaluate"]["prompts"], *PROMPT_FILES],
     output:
         result="<results>/evaluation.json",
         figure="<results>/evaluation/acceptance.svg",

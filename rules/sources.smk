@@ -1,15 +1,17 @@
-"""Raw files to conversation records, one source at a time.
+"""Raw files to conversation records and held-out prompts, one source at a time.
 
 REQUIRED INPUTS
-    whatever `sources` in the configuration names: local files, a hub data set, or addresses
+    whatever `sources` and `evaluate.prompt_sets` in the configuration name: local files, a hub data
+    set, or addresses
 OUTPUTS
     <results>/raw/{source}/ and <results>/raw/{source}.manifest.json
     <results>/sources/{source}.jsonl, .rejects.jsonl and .stats.json
+    <results>/evaluation/prompts/{source}.jsonl, .rejects.jsonl and .stats.json
 """
 
 
 rule fetch_source:
-    """Bring the raw files of a source; the manifest with their hashes is written last."""
+    """Bring the raw files of a source or a set of prompts; the manifest is written last."""
     input:
         files=lambda w: source_entry(CONFIG, w.source).get("files", []),
     output:
@@ -64,6 +66,36 @@ rule normalize_source:
         " --settings {params.settings:q}"
         " --manifest {input.manifest:q}"
         " --records {output.records:q}"
+        " --rejects {output.rejects:q}"
+        " --stats {output.stats:q}"
+        " --log {log:q}"
+
+
+rule prepare_prompts:
+    """Convert the raw rows of a set of prompts to held-out prompts; every row is accounted for."""
+    input:
+        manifest="<results>/raw/{source}.manifest.json",
+    output:
+        prompts="<results>/evaluation/prompts/{source}.jsonl",
+        rejects="<results>/evaluation/prompts/{source}.rejects.jsonl",
+        stats="<results>/evaluation/prompts/{source}.stats.json",
+    log:
+        "<logs>/prepare_prompts/{source}.log",
+    benchmark:
+        "<benchmarks>/prepare_prompts/{source}.tsv"
+    conda:
+        "../envs/data.yaml"
+    resources:
+        mem_mb=2000,
+        runtime=60,
+    params:
+        settings=lambda w: settings("prepare_prompts", w.source),
+        code=code_digest("prepare_prompts.py", environment="data.yaml"),
+    shell:
+        "python scripts/prepare_prompts.py"
+        " --settings {params.settings:q}"
+        " --manifest {input.manifest:q}"
+        " --prompts {output.prompts:q}"
         " --rejects {output.rejects:q}"
         " --stats {output.stats:q}"
         " --log {log:q}"

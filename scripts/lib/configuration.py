@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator, ValidationError
 from lib.algorithms import ALGORITHMS
 from lib.digest import digest
 from lib.formats import format_names
+from lib.prompt_formats import PROMPT_FORMATS
 from lib.target_facts import TargetFacts, model_files, read_facts
 
 Config = dict[str, Any]
@@ -62,7 +63,7 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
     Args:
         config: a complete configuration.
         stage: name of the rule.
-        source: name of the source, for the two rules that work on one.
+        source: name of the source or set of prompts, for the rules that work on one.
     """
     target, train = config["target"], config["train"]
     mode = {key: target[key] for key in ("thinking", "preserve_thinking", "trust_remote_code")}
@@ -73,6 +74,9 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
         case "normalize_source":
             keys = ("name", "format", "max_samples", "max_reject_rate")
             return _pick(source_entry(config, source), *keys)
+        case "prepare_prompts":
+            entry = source_entry(config, source)
+            return _pick(entry, "name", "format", "domain", "max_prompts", "max_reject_rate")
         case "merge_sources":
             rules = _without(config["merge"], "decontaminate")
             shares = [_pick(entry, "name", "quota", "weight") for entry in config["sources"]]
@@ -111,7 +115,7 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
                 "sources": [_pick(entry, *place) for entry in config["sources"]],
             }
         case "evaluate_drafter":
-            return {**mode, **_without(config["evaluate"], "prompts")}
+            return {**mode, **_without(config["evaluate"], "prompts", "prompt_sets")}
         case "report":
             return _pick(config, "run")
     raise ValueError(f"no stage {stage!r}")
@@ -127,16 +131,23 @@ def source_names(config: Config) -> list[str]:
     return [entry["name"] for entry in config["sources"]]
 
 
+def prompt_set_names(config: Config) -> list[str]:
+    """Return the names of the sets of evaluation prompts in their order."""
+    return [entry["name"] for entry in config["evaluate"]["prompt_sets"]]
+
+
 def source_entry(config: Config, name: str) -> dict[str, Any]:
-    """Return the configuration of a source."""
-    entry: dict[str, Any] = next(e for e in config["sources"] if e["name"] == name)
+    """Return the configuration of a source, or of a set of evaluation prompts."""
+    entries = (*config["sources"], *config["evaluate"]["prompt_sets"])
+    entry: dict[str, Any] = next(e for e in entries if e["name"] == name)
     return entry
 
 
 def evaluation_files(config: Config, root: Path) -> list[str]:
     """Return the files of evaluation prompts that no training data may hold, sorted.
 
-    The prompts of the project are always among them, and those that the drafter is measured on.
+    The prompts of the project are always among them, and those that the drafter is measured on;
+    not those of `evaluate.prompt_sets`, which a rule makes.
     """
     own = [str(HELD_OUT / path.name) for path in (root / HELD_OUT).glob("*.jsonl")]
     return sorted({*own, *config["merge"]["decontaminate"], *config["evaluate"]["prompts"]})
@@ -265,6 +276,7 @@ def _key(path: Any) -> str:
 def _cross_check(config: Config, root: Path) -> Iterator[str]:
     """Yield what a schema cannot say."""
     yield from _check_sources(config, root)
+    yield from _check_prompt_sets(config, root)
     yield from _exactly_one("target", config["target"], ("build", "hub", "path"))
     for section, key in (("merge", "decontaminate"), ("evaluate", "prompts")):
         for number, path in enumerate(config[section][key]):
@@ -297,19 +309,37 @@ def _check_sources(config: Config, root: Path) -> Iterator[str]:
             yield f"{key}.name: {entry['name']} is the name of another source too"
         if entry["format"] not in format_names():
             yield f"{key}.format: {entry['format']!r} is none of {', '.join(format_names())}"
-        yield from _exactly_one(key, entry, ("files", "hub", "urls"))
-        for place, path in enumerate(entry.get("files", ())):
-            if not (root / path).is_file():
-                yield f"{key}.files[{place}]: {path} is not there"
-        file_names = [PurePosixPath(path).name for path in entry.get("files", ())]
-        if len(set(file_names)) < len(file_names):
-            yield f"{key}.files: two files have the same name"
+        yield from _check_location(key, entry, root)
     weighted = [entry["name"] for entry in config["sources"] if "weight" in entry]
     for number, entry in enumerate(config["sources"]):
         if weighted and "weight" not in entry:
             yield f"sources[{number}].weight: is missing; {weighted[0]} has one, so all need one"
     if weighted and config["merge"]["max_samples"] is None:
         yield "merge.max_samples: is missing; the weights of sources share it out"
+
+
+def _check_prompt_sets(config: Config, root: Path) -> Iterator[str]:
+    names = [*source_names(config), *prompt_set_names(config)]
+    for number, entry in enumerate(config["evaluate"]["prompt_sets"]):
+        key = f"evaluate.prompt_sets[{number}]"
+        if entry["name"] in names[: len(config["sources"]) + number]:
+            yield f"{key}.name: {entry['name']} is the name of a source or of another set too"
+        if entry["format"] not in PROMPT_FORMATS:
+            yield f"{key}.format: {entry['format']!r} is none of {', '.join(PROMPT_FORMATS)}"
+        yield from _check_location(key, entry, root)
+    if not config["evaluate"]["prompts"] and not config["evaluate"]["prompt_sets"]:
+        yield "evaluate.prompts: is empty; name a file, or a set in evaluate.prompt_sets"
+
+
+def _check_location(key: str, entry: Mapping[str, Any], root: Path) -> Iterator[str]:
+    """Yield what is wrong with where raw files come from."""
+    yield from _exactly_one(key, entry, ("files", "hub", "urls"))
+    for place, path in enumerate(entry.get("files", ())):
+        if not (root / path).is_file():
+            yield f"{key}.files[{place}]: {path} is not there"
+    file_names = [PurePosixPath(path).name for path in entry.get("files", ())]
+    if len(set(file_names)) < len(file_names):
+        yield f"{key}.files: two files have the same name"
 
 
 def _check_published_drafter(config: Config, root: Path) -> Iterator[str]:

@@ -23,7 +23,12 @@ Hashes = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class EvaluationPrompt:
-    """What people ask in a held-out conversation; `is_code` if its domain is "code"."""
+    """What people ask in a held-out conversation; `is_code` if its domain is "code".
+
+    Attributes:
+        questions: what training data may not quote: the turns of a person, or the bare question
+            where an instruction follows it, which others may give too.
+    """
 
     id: str
     questions: tuple[str, ...]
@@ -50,7 +55,8 @@ def read_prompts(paths: Iterable[Path]) -> list[EvaluationPrompt]:
         for number, record in enumerate(read_jsonl(path)):
             try:
                 turns = record["conversations"]
-                questions = tuple(turn["value"] for turn in turns if turn["from"] == "human")
+                asked = tuple(turn["value"] for turn in turns if turn["from"] == "human")
+                questions = (record["question"],) if "question" in record else asked
                 is_code = record.get("domain") == "code"
                 prompts.append(EvaluationPrompt(record["id"], questions, is_code))
             except (LookupError, TypeError, AttributeError) as error:

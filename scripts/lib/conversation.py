@@ -45,11 +45,17 @@ REASONS = {
     "not_on_best_path": "another message of the same tree was ranked better",
     "repeated_message": "another row of the source holds the same message",
     "continued_elsewhere": "another row of the source goes on with the same conversation",
-    "over_quota": "the source has more rows than its max_samples",
+    "repeated_prompt": "another row of the set of prompts asks the same",
+    "over_quota": "the source has more rows than its max_samples (a set of prompts: max_prompts)",
 }
 """Every reason why a raw row may be rejected, in one place."""
 
-CHOICES = frozenset(("not_on_best_path", "repeated_message", "continued_elsewhere", "over_quota"))
+CHOICES = frozenset(
+    (
+        *("not_on_best_path", "repeated_message", "continued_elsewhere"),
+        *("repeated_prompt", "over_quota"),
+    )
+)
 """Reasons that say nothing against a row: another one was chosen in its place."""
 
 REPAIRS = {
@@ -78,6 +84,7 @@ REPAIRS = {
     "result_written_as_json": "a tool result that was an object or a list became its JSON text",
     "text_parts_joined": "a message whose text was a list of parts became one text",
     "side_branches_left_out": "of a tree of messages only the best path was taken",
+    "later_questions_left_out": "of a prompt with several questions only the first stayed",
 }
 """Every repair that may be counted, in one place."""
 

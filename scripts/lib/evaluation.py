@@ -3,9 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from html import escape
 from pathlib import Path
 from typing import Any
+
+from xxhash import xxh3_64_intdigest
 
 from lib.acceptance import Acceptance, summarize
 from lib.bootstrap import CONFIDENCE
@@ -29,6 +32,7 @@ class EvaluateSettings:
     thinking: bool
     preserve_thinking: bool
     backend: str
+    max_prompts: int | None = None
     max_tokens: int = 128
     concurrency: tuple[int, ...] = (1, 8)
     baseline: tuple[str, ...] = ("none",)
@@ -68,17 +72,18 @@ class Measurement:
 def read_questions(
     paths: Sequence[Path], settings: EvaluateSettings, renderer: Renderer
 ) -> list[Question]:
-    """Read and render the held-out prompts.
+    """Read and render the held-out prompts, of each file at most `max_prompts`.
 
     Raises:
         ValueError: there are none, two have one id, or a domain that should be measured has none.
     """
-    rows = [row for path in paths for row in read_jsonl(path)]
-    if not rows:
+    files = [list(read_jsonl(path)) for path in paths]
+    if not any(files):
         raise ValueError("evaluate.prompts: the files hold no prompt")
-    for name, count in Counter(row["id"] for row in rows).items():
+    for name, count in Counter(row["id"] for file in files for row in file).items():
         if count > 1:
             raise ValueError(f"evaluate.prompts: {count} prompts have the id {name!r}")
+    rows = [row for file in files for row in _chosen(file, settings.max_prompts)]
     domains = sorted({row["domain"] for row in rows})
     if ALL in domains:
         raise ValueError(f"evaluate.prompts: a domain is called {ALL!r}, which means all of them")
@@ -193,6 +198,18 @@ def headline(summary: Mapping[str, Any]) -> str:
     if compared := summary["losslessness"]:
         parts.append(f"{compared['differing']} of {compared['compared']} answers differ")
     return ", ".join(parts)
+
+
+def _chosen(rows: list[dict[str, Any]], most: int | None) -> list[dict[str, Any]]:
+    """Return at most so many rows in their order, the same ones each time."""
+    if most is None:
+        return rows
+    first = set(nsmallest(most, (row["id"] for row in rows), key=_rank))
+    return [row for row in rows if row["id"] in first]
+
+
+def _rank(name: str) -> int:
+    return xxh3_64_intdigest(name.encode())
 
 
 def _prompt(row: Mapping[str, Any], renderer: Renderer) -> tuple[int, ...]:

@@ -156,6 +156,22 @@ def test_prompts_are_rendered_up_to_the_answer(render, tmp_path):
     assert answer.startswith("<|im_end|>\n<|im_start|>assistant\n")
 
 
+def test_of_each_file_the_same_prompts_are_measured(render, tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    one = prompts(tmp_path / "a", *((f"a{n}", "chat") for n in range(20)))
+    other = prompts(tmp_path / "b", *((f"b{n}", "code") for n in range(3)))
+
+    def measured(most: int | None) -> list[str]:
+        found = read_questions([one, other], settings(max_prompts=most), render())
+        return [question.id for question in found]
+
+    few, more, everything = measured(5), measured(10), measured(None)
+    assert len(few) == 5 + 3
+    assert set(few) < set(more) < set(everything)
+    assert few == [name for name in everything if name in few] == measured(5)
+
+
 @pytest.mark.parametrize(
     ("rows", "wanted", "message"),
     [

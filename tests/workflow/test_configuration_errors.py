@@ -13,6 +13,23 @@ from workflow.project import ROOT, Project
 
 Change = Callable[[dict[str, Any]], Any]
 
+
+def prompt_set(**changes: Any) -> dict[str, Any]:
+    """Return a set of prompts of which nothing is wrong but the changes."""
+    samples = ["resources/samples/prompts.jsonl"]
+    return {"name": "asked", "format": "prompts", "domain": "chat", "files": samples, **changes}
+
+
+def with_sets(*sets: dict[str, Any]) -> Change:
+    return lambda c: c["evaluate"].update(prompt_sets=list(sets))
+
+
+def on_hub(**changes: Any) -> dict[str, Any]:
+    hub = {"dataset": "a/b", "revision": "0" * 40, "files": ["x.parquet"], **changes}
+    given = prompt_set(hub={key: value for key, value in hub.items() if value is not None})
+    return {key: value for key, value in given.items() if key != "files"}
+
+
 MISTAKES: dict[str, tuple[Change, str]] = {
     "wrong type": (lambda c: c["train"].update(epochs="5"), "train.epochs"),
     "unknown key": (lambda c: c["train"].update(block_sise=8), "train.block_sise"),
@@ -25,6 +42,47 @@ MISTAKES: dict[str, tuple[Change, str]] = {
     "missing evaluation file": (
         lambda c: c["evaluate"].update(prompts=["nowhere.jsonl"]),
         "evaluate.prompts[0]",
+    ),
+    "nothing to ask": (lambda c: c["evaluate"].update(prompts=[]), "evaluate.prompts"),
+    "two sets of one name": (
+        with_sets(prompt_set(), prompt_set()),
+        "evaluate.prompt_sets[1].name",
+    ),
+    "a set with the name of a source": (
+        with_sets(prompt_set(name="openorca")),
+        "evaluate.prompt_sets[0].name",
+    ),
+    "set name that leaves its folder": (
+        with_sets(prompt_set(name="../chat")),
+        "evaluate.prompt_sets[0].name",
+    ),
+    "unknown format of a set": (
+        with_sets(prompt_set(format="openorca")),
+        "evaluate.prompt_sets[0].format",
+    ),
+    "a set of all domains": (
+        with_sets(prompt_set(domain="all")),
+        "evaluate.prompt_sets[0].domain",
+    ),
+    "missing file of a set": (
+        with_sets(prompt_set(files=["nowhere.jsonl"])),
+        "evaluate.prompt_sets[0].files[0]",
+    ),
+    "two places of a set": (
+        with_sets({**on_hub(), **prompt_set()}),
+        "evaluate.prompt_sets[0]",
+    ),
+    "a set without a revision": (
+        with_sets(on_hub(revision=None)),
+        "evaluate.prompt_sets[0].hub.revision",
+    ),
+    "a set at a moving revision": (
+        with_sets(on_hub(revision="main")),
+        "evaluate.prompt_sets[0].hub.revision",
+    ),
+    "a file of a set that leaves its folder": (
+        with_sets(on_hub(files=["../../x.parquet"])),
+        "evaluate.prompt_sets[0].hub.files[0]",
     ),
     "no requests at a time": (
         lambda c: c["evaluate"].update(concurrency=[0]),

@@ -18,6 +18,7 @@ from lib.fetching import Location
 from lib.hidden_states import HiddenStatesSettings
 from lib.merging import MergeSettings
 from lib.normalizing import NormalizeSettings
+from lib.prompt_sets import PromptSettings
 from lib.published_drafter import PublishedDrafterSettings
 from lib.report import ReportSettings
 from lib.responding import ResponseSettings
@@ -31,6 +32,7 @@ from workflow.project import ROOT, Project
 SETTINGS = {
     "fetch_source": Location,
     "normalize_source": NormalizeSettings,
+    "prepare_prompts": PromptSettings,
     "merge_sources": MergeSettings,
     "build_toy_target": TargetLocation,
     "fetch_target": TargetLocation,
@@ -97,6 +99,8 @@ def test_every_key_of_the_schema_is_described_and_closed() -> None:
             visit(node["items"], f"{where}[]")
 
     visit(schema, "")
+    for name, definition in schema["$defs"].items():
+        visit({"description": "given where it is used", **definition}, name)
 
 
 def test_every_yaml_in_config_is_a_valid_configuration() -> None:
@@ -110,8 +114,12 @@ def test_every_yaml_in_config_is_a_valid_configuration() -> None:
 def test_settings_of_a_stage_are_what_its_script_reads(stage: str) -> None:
     schema = load_schema(ROOT / "config/schema.yaml")
     raw = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    file = raw["evaluate"]["prompts"][0]
+    asked = {"name": "asked", "format": "prompts", "domain": "chat", "files": [file]}
+    raw["evaluate"]["prompt_sets"] = [asked]
     config = complete(raw, schema, ROOT)
-    settings = stage_settings(config, stage, raw["sources"][0]["name"])
+    name = "asked" if stage == "prepare_prompts" else raw["sources"][0]["name"]
+    settings = stage_settings(config, stage, name)
     read_settings(SETTINGS[stage], canonical(settings))
 
 
