@@ -9,6 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 
+from lib.allocation import training_allocation
 from lib.configuration import (
     ConfigurationError,
     complete,

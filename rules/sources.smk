@@ -21,6 +21,7 @@ rule fetch_source:
     benchmark:
         "<benchmarks>/fetch_source/{source}.tsv"
     retries: 1
+    localrule: True
     conda:
         "../envs/data.yaml"
     resources:

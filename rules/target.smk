@@ -57,6 +57,7 @@ else:
         benchmark:
             "<benchmarks>/fetch_target.tsv"
         retries: 2
+        localrule: True
         conda:
             "../envs/data.yaml"
         resources:

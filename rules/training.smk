@@ -26,6 +26,7 @@ if PUBLISHED_DRAFTER:
             "<benchmarks>/fetch_drafter.tsv"
         # Early: one that does not fit stops the run before data is made for it.
         priority: 1
+        localrule: True
         conda:
             "../envs/training.yaml"
         resources:
@@ -61,10 +62,9 @@ rule train_drafter:
         "../envs/training.yaml"
     threads: 8
     resources:
+        **training_allocation(TRAINING_GPUS, CONFIG["train"]["nodes"]),
         mem_mb=max(3000, 32000 * TRAINING_GPUS),
         runtime=1440,  # what is not done then goes on when the job is submitted again
-        gpu=TRAINING_GPUS,
-        nodes=CONFIG["train"]["nodes"],
         serving=canonical(SERVING),
         trainer=canonical(TRAINER),
     params:

@@ -15,6 +15,7 @@ from lib.evaluation import (
     write_evaluation,
 )
 from lib.files import read_json
+from lib.gpus import own_gpus
 from lib.rendering import Renderer, ThinkingMode
 from lib.served_acceptance import Evaluated, answers_to_make, measure_served
 from lib.serving import Serving
@@ -66,7 +67,7 @@ def measure(
         with current.progress("prompts", len(questions)) as progress:
             return simulate(questions, settings, drafter, renderer, progress.advance)
     total = answers_to_make(settings, len(questions))
-    with current.progress("answers", total) as progress:
+    with own_gpus(serving.gpus, current.say), current.progress("answers", total) as progress:
         evaluated = Evaluated(
             settings, questions, renderer, serving, log, current.say, progress.advance
         )

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from lib.console import Stage, stage
+from lib.gpus import own_gpus
 from lib.hidden_states import HiddenStatesSettings, StatesBackend, extract_hidden_states
 from lib.serving import Serving
 from lib.settings import read_settings
@@ -29,9 +30,10 @@ def main() -> None:
         tokenized, target = args.tokenized.parent, args.weights.parent
         require_stamp(args.stamp, tokenized, target)
         backend = states_backend(settings, serving, target, args.log, current)
-        manifest = extract_hidden_states(
-            settings, tokenized, target, args.manifest, backend, current
-        )
+        with own_gpus(serving.gpus if settings.backend == "vllm" else 0, current.say):
+            manifest = extract_hidden_states(
+                settings, tokenized, target, args.manifest, backend, current
+            )
         current.result(f"{manifest['rows_on_disk']} rows, {manifest['bytes'] / 1e6:.0f} MB")
 
 

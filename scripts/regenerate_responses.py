@@ -9,6 +9,7 @@ from lib.console import Stage, stage
 from lib.digest import digest
 from lib.files import read_json
 from lib.generation import TransformersAnswers, TransformersTarget
+from lib.gpus import own_gpus
 from lib.journal import Journal
 from lib.rendering import Renderer, ThinkingMode
 from lib.responding import (
@@ -83,7 +84,10 @@ def answering_target(
     if settings.context_length is not None:
         options += ["--max-model-len", str(settings.context_length)]
     server_log = log.with_suffix(".vllm.log")
-    with kept_server(renderer.target, serving, options, server_log, current.say) as server:
+    with (
+        own_gpus(serving.gpus, current.say),
+        kept_server(renderer.target, serving, options, server_log, current.say) as server,
+    ):
         answers = VllmAnswers(server, ends, sampling, serving.concurrency)
         try:
             yield answers

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from lib.console import Stage, stage
+from lib.gpus import own_gpus
 from lib.serving import Serving
 from lib.settings import read_settings
 from lib.stamp import require_stamp
@@ -47,7 +48,11 @@ def main() -> None:
         log = args.log.with_suffix(".vllm.log")
         serving = read_settings(Serving, args.serving)
         server = None if stored else states_server(settings, running, serving, target, log, current)
-        result = train_drafter(settings, running, inputs, args.result, args.log, current, server)
+        gpus = settings.gpus + (server.gpus if server else 0)
+        with own_gpus(gpus, current.say):
+            result = train_drafter(
+                settings, running, inputs, args.result, args.log, current, server
+            )
         best = f"best epoch {result['best_epoch']}"
         if (length := result["validation_acceptance_length"]) is not None:
             best = f"validation acceptance length {length:.2f} of {settings.block_size}, {best}"

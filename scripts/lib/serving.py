@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lib.gpus import job_gpus
 from lib.vllm_server import RequestRefused, Server, ServerEnded, ServerError, vllm_server
 
 _ATTEMPTS = 6
@@ -48,21 +49,6 @@ class Serving:
         if not self.gpus:
             return {"VLLM_CPU_KVCACHE_SPACE": os.environ.get("VLLM_CPU_KVCACHE_SPACE", "1")}
         return {"CUDA_VISIBLE_DEVICES": ",".join(job_gpus(self.gpus))}
-
-
-def job_gpus(count: int) -> list[str]:
-    """Return the first GPUs of those that the job was given, as `CUDA_VISIBLE_DEVICES` has them.
-
-    Raises:
-        ValueError: the job was given fewer.
-    """
-    given = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if given is None:
-        return [str(number) for number in range(count)]
-    names = [name for name in given.split(",") if name]
-    if len(names) < count:
-        raise ValueError(f"{count} GPUs are configured, the job was given {len(names)} ({given!r})")
-    return names[:count]
 
 
 class KeptServer:

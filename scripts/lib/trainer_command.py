@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lib.serving import job_gpus
+from lib.gpus import job_gpus
 
 LAUNCHER = Path(__file__).with_name("training_launcher.py")
 
@@ -17,19 +17,21 @@ def trainer_command(
     """Return the command.
 
     Args:
-        gpus: GPUs on each node; 0 for one process on the processor.
+        gpus: GPUs on each node; 0 for one process on each node's processor.
         nodes: nodes of the Slurm job that the command runs in; 1 needs no Slurm.
         address: `host:port` where the nodes meet; only needed for several.
     """
     work = [str(LAUNCHER), str(config), str(metrics)]
     if nodes == 1 and gpus <= 1:
         return [sys.executable, *work]
-    ranks = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(gpus)]
+    each = str(max(1, gpus))
+    ranks = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", each]
     if nodes == 1:
         return [*ranks, "--standalone", *work]
     return [
         *("srun", "--overlap", "--kill-on-bad-exit", "--nodes", str(nodes)),
         *("--ntasks", str(nodes), "--ntasks-per-node", "1"),
+        *("--cpu-bind", "none"),  # not to the one processor that a step gets unless told more
         *ranks,
         *("--nnodes", str(nodes), "--rdzv-backend", "c10d"),
         *("--rdzv-id", config.parent.name, "--rdzv-endpoint", address),

@@ -11,21 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from urllib3 import HTTPConnectionPool
 
-from lib.serving import Heartbeat, KeptServer, Serving, job_gpus
+from lib.serving import Heartbeat, KeptServer, Serving
 from lib.vllm_server import RequestRefused, Server, ServerEnded, ServerError
 
 
-def test_a_job_takes_the_first_gpus_that_it_was_given(monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7a,6")
-    assert job_gpus(2) == ["4", "GPU-7a"]
+def test_a_server_takes_the_first_gpus_of_its_job(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-7a,6,7")
     assert Serving(gpus=3).environment() == {"CUDA_VISIBLE_DEVICES": "4,GPU-7a,6"}
-    with pytest.raises(ValueError, match="4 GPUs are configured, the job was given 3"):
-        job_gpus(4)
-
-
-def test_a_machine_of_ones_own_gives_its_gpus_in_their_order(monkeypatch):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert job_gpus(2) == ["0", "1"]
 
 
 def test_gpus_are_shared_out_to_copies_of_the_target():
