@@ -6,6 +6,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Programs that some tests need; a test whose program is not there is skipped.
+SYSTEM_PACKAGES := slurm-wlm munge chromium
+APT := DEBIAN_FRONTEND=noninteractive timeout 300 apt-get -qq --no-install-recommends
 
 .PHONY: setup train test lint docs
 
@@ -15,7 +18,7 @@ train: setup
 	$(BIN)/snakemake --cores all train
 
 # Unit tests run on two processes, a file on one of them; the workflow's own take all cores.
-test: $(VENV)/test.done lint
+test: $(VENV)/test.done $(VENV)/system.done lint
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/unit
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest tests/workflow
 
@@ -38,6 +41,19 @@ $(VENV)/base.done: requirements/base.txt
 $(VENV)/test.done: $(VENV)/base.done requirements/test.txt
 	$(PIP) --no-deps --requirement requirements/test.txt
 	touch $@
+
+# Tried once, and nothing fails where it does not succeed; delete .venv/system.done to try again.
+$(VENV)/system.done: | $(VENV)/base.done
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null; then \
+		$(APT) update > $@.log 2>&1; \
+		for package in $(SYSTEM_PACKAGES); do \
+			$(APT) install $$package >> $@.log 2>&1 \
+				|| echo "$$package is not installed, its tests are skipped (see $@.log)"; \
+		done; \
+	else \
+		echo "not root or no apt-get: tests are skipped without $(SYSTEM_PACKAGES)"; \
+	fi
+	@touch $@
 
 # Write the pages that follow from the schema and the rule graph.
 docs: setup

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lib.gpus import job_gpus, own_gpus
-from workflow.project import ROOT
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 JOB = """
 import json, os, sys
@@ -40,7 +41,7 @@ def start(jobs: list["subprocess.Popen[str]"], gpus: int, **variables: str) -> N
     """Start a job that keeps its GPUs until its standard input is closed."""
     job = subprocess.Popen(
         [sys.executable, "-c", JOB, str(gpus)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "scripts"), **variables},
+        env={**os.environ, "PYTHONPATH": str(SCRIPTS), **variables},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,21 @@ TIMEOUT = 1500
 
 @dataclass(frozen=True)
 class Project:
-    """The folder of a copy."""
+    """The folder of a copy.
+
+    Attributes:
+        variables: environment variables of its user, besides those that all have.
+    """
 
     folder: Path
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def snakemake(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run Snakemake to its end; its output is one text."""
         return subprocess.run(
             self._command(arguments),
             cwd=self.folder,
-            env=environment(),
+            env={**environment(), **self.variables},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -42,7 +47,7 @@ class Project:
         process = subprocess.Popen(
             self._command(arguments),
             cwd=self.folder,
-            env=environment(),
+            env={**environment(), **self.variables},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,

@@ -7,7 +7,7 @@ import socket
 import stat
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,9 @@ GPUS = 4
 CPUS = 16
 """Of each node; more than the machine may have, so that jobs are placed as on a larger one."""
 
-STARTED_WITHIN = 30.0
+PATIENCE = 60.0
+"""Seconds to wait for daemons and for jobs that are cancelled."""
+
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -54,12 +56,15 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables with which Slurm's commands find this cluster."""
-        return {"SLURM_CONF": str(self.folder / "slurm.conf")}
+        """Variables with which Slurm's commands find this cluster, in jobs too."""
+        return {
+            "SLURM_CONF": str(self.folder / "slurm.conf"),
+            "PATH": f"{self.folder / 'bin'}:{_PATH}",
+        }
 
     def command(self, *words: str) -> str:
         """Run one of Slurm's commands and return what it prints."""
-        environment = {**os.environ, **self.environment, "PATH": _PATH}
+        environment = {**os.environ, **self.environment}
         result = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60)
         assert result.returncode == 0, (words, result.stderr)
         return result.stdout
@@ -95,13 +100,23 @@ def slurm_cluster(folder: Path, nodes: int = 1) -> Iterator[Cluster]:
     (folder / "munge.key").chmod(0o400)
     (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-{GPUS - 1}]\n")
     (folder / "slurm.conf").write_text(_configuration(folder, names))
+    # Snakemake's plugin starts jobs with an `srun` from whose environment it takes SLURM_CONF.
+    srun = folder / "bin/srun"
+    srun.parent.mkdir()
+    srun.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec /usr/bin/srun "$@"\n')
+    srun.chmod(0o755)
     cluster = Cluster(folder)
     with ExitStack() as daemons:
         daemons.enter_context(
             _daemon(
                 cluster,
                 *("munged", "--foreground", "--force", "--key-file", str(folder / "munge.key")),
-                *("--socket", str(folder / "munge.socket"), "--pid-file", str(folder / "munge.pid")),
+                *(
+                    "--socket",
+                    str(folder / "munge.socket"),
+                    "--pid-file",
+                    str(folder / "munge.pid"),
+                ),
                 *("--log-file", str(folder / "munge.log"), "--seed-file", str(folder / "seed")),
             )
         )
@@ -113,7 +128,6 @@ def slurm_cluster(folder: Path, nodes: int = 1) -> Iterator[Cluster]:
         try:
             yield cluster
         finally:
-            cluster.command("scancel", "--signal=KILL", "--full", "--user=root")
             cluster.command("scancel", "--user=root")
             _wait_until(lambda: not cluster.command("squeue", "--noheader"))
 
@@ -170,7 +184,7 @@ def _daemon(cluster: Cluster, *command: str) -> Iterator[None]:
     with (cluster.folder / "daemons.log").open("ab") as log:
         process = subprocess.Popen(
             command,
-            env={**os.environ, **cluster.environment, "PATH": _PATH},
+            env={**os.environ, **cluster.environment},
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -189,15 +203,15 @@ def _daemon(cluster: Cluster, *command: str) -> Iterator[None]:
 def _idle_nodes(cluster: Cluster) -> int:
     result = subprocess.run(
         ["sinfo", "--noheader", "--Node", "--partition=cpu", "--format=%T"],
-        env={**os.environ, **cluster.environment, "PATH": _PATH},
+        env={**os.environ, **cluster.environment},
         capture_output=True,
         text=True,
     )
     return result.stdout.split().count("idle")
 
 
-def _wait_until(happened) -> None:
-    end = time.monotonic() + STARTED_WITHIN
+def _wait_until(happened: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE
     while not happened():
         assert time.monotonic() < end, "Slurm does not come up; see the logs in its folder"
         time.sleep(0.2)
