@@ -82,8 +82,8 @@ def _of_the_machine() -> list[str]:
 def _enough(count: int, names: list[str]) -> list[str]:
     if len(names) < count:
         raise ValueError(
-            f"serving.gpus, train.gpus: {count} GPUs are configured, the job was given {len(names)} "
-            f"({','.join(names)!r})"
+            f"serving.gpus, train.gpus: {count} GPUs are configured, the job was given "
+            f"{len(names)} ({','.join(names)!r})"
         )
     return names
 

@@ -111,66 +111,70 @@ def test_shards_run_at_once_each_with_gpus_of_its_own(project: Project, cluster:
 
 
 def test_a_cancelled_training_goes_on_in_another_job(project: Project, cluster: Cluster) -> None:
-    project.configure(
-        lambda config: config.update(
-            train=config["train"] | SHORT_TRAINING, trainer={"checkpoints_per_epoch": 4}
-        )
-    )
     write_site_profile(project, {"gpu": 2}, {})
-    checkpoints = project.folder / "results/toy/checkpoints"
-    shutil.rmtree(checkpoints)
-    seen: list[tuple[str, str]] = []
-
-    def cancel() -> None:
-        seen[:] = gpus_of(project, "training_launcher.py")
-        (job,) = submitted(project, cluster)
-        assert job.record["TresPerJob"] == "gres:gpu:2"
-        cluster.command("scancel", str(job.number))
-
-    def has_checkpoint() -> bool:
-        return any(checkpoints.glob("*/0/training_state.json"))
-
-    run(project, has_checkpoint, cancel, "train")
+    project.configure(lambda config: config["train"].update(SHORT_TRAINING))
+    seen = interrupted_training(project, cluster, "scancel")
     assert seen == [("node0", "0,1")]
+    first, second = submitted(project, cluster)[:2]
+    assert first.record["TresPerJob"] == second.record["TresPerJob"] == "gres:gpu:2"
     assert ended(project, cluster) == {
         ("train_drafter", "CANCELLED"): 1,
         ("train_drafter", "COMPLETED"): 1,
         ("export_drafter", "COMPLETED"): 1,
     }
-    first, second = trainings(checkpoints)
-    assert first[0] == 0
-    assert second[0] > 0
+
+
+def test_a_training_over_nodes_that_is_told_to_end_goes_on(
+    project: Project, cluster: Cluster
+) -> None:
+    write_site_profile(project, {"gres": "gpu:2", "tasks_per_gpu": 0}, {})
+    project.configure(lambda config: config["train"].update(SHORT_TRAINING, nodes=2))
+    # What `--signal` in the profile sends before the time limit.
+    seen = interrupted_training(project, cluster, "scancel", "--signal=TERM")
+    assert seen == [("node0", "0,1"), ("node1", "0,1")]
+    assert ended(project, cluster) == {
+        ("train_drafter", "FAILED"): 1,
+        ("train_drafter", "COMPLETED"): 1,
+        ("export_drafter", "COMPLETED"): 1,
+    }
+
+
+def interrupted_training(
+    project: Project, cluster: Cluster, *command: str
+) -> list[tuple[str, str]]:
+    """Interrupt the job that trains, once, and let the run end; return its nodes and GPUs.
+
+    Args:
+        command: interrupts the job whose number is put behind it.
+    """
+    checkpoints = project.folder / "results/toy/checkpoints"
+    shutil.rmtree(checkpoints)
+    seen: list[tuple[str, str]] = []
+
+    def trains() -> bool:
+        return any(steps > 20 for steps in map(len, trainings(checkpoints)))
+
+    def interrupt() -> None:
+        seen.extend(gpus_of(project, "training_launcher.py"))
+        (job,) = submitted(project, cluster)
+        cluster.command(*command, str(job.number))
+
+    run(project, trains, interrupt, "train")
+    _, second = trainings(checkpoints)
+    assert second[0] > 0, "it began from the start"
+    return seen
 
 
 def trainings(checkpoints: Path) -> list[list[int]]:
     """Return the steps of each time that a trainer started."""
-    (metrics,) = checkpoints.glob("*/metrics.jsonl")
     found: list[list[int]] = []
-    for line in map(json.loads, metrics.read_text().splitlines()):
-        if "steps_per_epoch" in line:
-            found.append([])
-        elif "train" in line:
-            found[-1].append(line["global_step"])
+    for metrics in checkpoints.glob("*/metrics.jsonl"):
+        for line in map(json.loads, metrics.read_text().splitlines()):
+            if "steps_per_epoch" in line:
+                found.append([])
+            elif "train" in line:
+                found[-1].append(line["global_step"])
     return found
-
-
-def test_a_training_has_the_same_gpus_on_each_of_its_nodes(
-    project: Project, cluster: Cluster
-) -> None:
-    project.configure(lambda config: config["train"].update(SHORT_TRAINING, nodes=2))
-    write_site_profile(project, {"gres": "gpu:2", "tasks_per_gpu": 0}, {})
-    seen: list[tuple[str, str]] = []
-
-    def both() -> bool:
-        seen[:] = gpus_of(project, "training_launcher.py")
-        return len(seen) == 2
-
-    run(project, both, lambda: None, "train")
-    assert seen == [("node0", "0,1"), ("node1", "0,1")]
-    assert ended(project, cluster) == {
-        ("train_drafter", "COMPLETED"): 1,
-        ("export_drafter", "COMPLETED"): 1,
-    }
 
 
 def test_what_needs_the_network_runs_where_snakemake_runs(
