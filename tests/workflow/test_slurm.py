@@ -1,6 +1,5 @@
 """The profile for Slurm, on a real cluster: two nodes on this machine, with fake GPUs."""
 
-import json
 import re
 import shutil
 from collections import Counter
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lib.metrics_file import new_lines
 from workflow.project import Project
 from workflow.slurm_cluster import Cluster, Job, missing, slurm_cluster
 
@@ -169,7 +169,7 @@ def trainings(checkpoints: Path) -> list[list[int]]:
     """Return the steps of each time that a trainer started."""
     found: list[list[int]] = []
     for metrics in checkpoints.glob("*/metrics.jsonl"):
-        for line in map(json.loads, metrics.read_text().splitlines()):
+        for line, _ in new_lines(metrics, 0):
             if "steps_per_epoch" in line:
                 found.append([])
             elif "train" in line:
