@@ -40,7 +40,16 @@ def trainer_command(
 
 
 def meeting_address() -> str:
-    """Return an address of this node where the ranks of other nodes can meet."""
+    """Return an address of this node where the ranks of other nodes can meet.
+
+    Raises:
+        ValueError: there are no other nodes, because this is no job of Slurm.
+    """
+    if "SLURM_JOB_ID" not in os.environ:
+        raise ValueError(
+            "train.nodes: is more than 1, which needs a job of Slurm; give --workflow-profile "
+            "profiles/slurm, or set it to 1"
+        )
     with socket.socket() as probe:
         probe.bind(("", 0))
         port: int = probe.getsockname()[1]

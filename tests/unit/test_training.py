@@ -33,7 +33,7 @@ from lib.jsonl import jsonl_writer, read_jsonl
 from lib.metrics_file import new_lines, validations
 from lib.rendering import Renderer
 from lib.train_settings import TrainerSettings, TrainSettings
-from lib.trainer_command import trainer_command, trainer_environment
+from lib.trainer_command import meeting_address, trainer_command, trainer_environment
 from lib.training import Inputs, train_drafter
 from lib.training_watch import TrainingError
 from lib.transformers_states import TransformersStates
@@ -406,3 +406,9 @@ def test_hidden_states_of_other_rows_are_refused(inputs: Inputs, tmp_path: Path)
     other = Inputs(inputs.tokenized, inputs.target, tmp_path / "hidden_states.json")
     with pytest.raises(ValueError, match="another data set"):
         train(other, tmp_path)
+
+
+def test_several_nodes_outside_of_slurm_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    with pytest.raises(ValueError, match=r"train\.nodes.*--workflow-profile profiles/slurm"):
+        meeting_address()
