@@ -6,6 +6,7 @@ there is no terminal), and one line with the result and the time that it took.
 """
 
 import os
+import signal
 import sys
 import threading
 import time
@@ -116,12 +117,14 @@ def stage(name: str, log: Path) -> Iterator[Stage]:
     A `ValueError` or `OSError` is bad input: it ends the script with exit code 1 and its message
     as one line. Any other exception is a defect: it ends the script with a pointer to the log,
     which holds the traceback. The script stops by itself when the Snakemake run that started it
-    is gone.
+    is gone. SIGTERM ends it as Ctrl-C does: what it started has time to end, and a trainer to write
+    a checkpoint.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     terminal = os.fdopen(os.dup(sys.stderr.fileno()), "w", encoding="utf-8")
     _send_output_to(log)
     _stop_with_main_process()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     current = Stage(name, terminal)
     try:
         yield current

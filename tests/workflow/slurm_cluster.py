@@ -69,6 +69,10 @@ class Cluster:
         assert result.returncode == 0, (words, result.stderr)
         return result.stdout
 
+    def wait_until_empty(self) -> None:
+        """Wait until no job is left, running or queued."""
+        _wait_until(lambda: not self.command("squeue", "--noheader"))
+
     def jobs(self) -> list[Job]:
         """Return all jobs that were ever submitted, the first one first."""
         text = self.command("scontrol", "show", "job", "--details", "--oneliner")
@@ -129,7 +133,7 @@ def slurm_cluster(folder: Path, nodes: int = 1) -> Iterator[Cluster]:
             yield cluster
         finally:
             cluster.command("scancel", "--user=root")
-            _wait_until(lambda: not cluster.command("squeue", "--noheader"))
+            cluster.wait_until_empty()
 
 
 def _configuration(folder: Path, names: list[str]) -> str:

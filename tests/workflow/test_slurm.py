@@ -2,8 +2,9 @@
 
 import re
 import shutil
+import signal
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import pytest
 import yaml
 
 from lib.metrics_file import new_lines
-from workflow.project import Project
+from workflow.project import Project, Run
 from workflow.slurm_cluster import Cluster, Job, missing, slurm_cluster
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
 SITE = "profiles/site"
-SHORT_TRAINING = {"epochs": 1, "anchors": 16}
+SHORT_TRAINING = {"epochs": 1, "anchors": 16, "sequence_length": 2048}
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def write_site_profile(project: Project, train: dict[str, Any], shard: dict[str,
     """Write the profile as a site edits it; only GPUs that nothing here uses are asked for, too."""
     profile = yaml.safe_load((project.folder / "profiles/slurm/profile.yaml").read_text())
     profile["slurm-status-command"] = "squeue"
-    profile["slurm-init-seconds-before-status-checks"] = 2
+    profile["slurm-init-seconds-before-status-checks"] = 1
     profile["latency-wait"] = 5
     profile["set-resources"]["train_drafter"] |= train
     profile["set-resources"]["regenerate_responses"] |= shard
@@ -55,10 +56,11 @@ def gpus_of(project: Project, script: str) -> list[tuple[str, str]]:
         try:
             if not entry.name.isdecimal() or (entry / "cwd").readlink() != project.folder:
                 continue
-            program, argument, *_ = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"python" not in program or not argument.decode().endswith(script):
+            program, *arguments = (entry / "cmdline").read_bytes().decode().split("\0")
+            run = next((word for word in arguments if not word.startswith("-")), "")
+            if "python" not in program or not run.endswith(script):
                 continue
-            lines = (entry / "environ").read_bytes().decode().split("\0")
+            lines = (entry / "environ").read_text().split("\0")
         except (OSError, ValueError):
             continue
         variables = dict(line.split("=", 1) for line in lines if "=" in line)
@@ -78,16 +80,14 @@ def ended(project: Project, cluster: Cluster) -> Counter[tuple[str, str]]:
     return Counter((job.rule, job.state) for job in submitted(project, cluster))
 
 
-def run(
-    project: Project, wait: Callable[[], bool], meanwhile: Callable[[], None], *command: str
-) -> None:
-    """Run to the end; once `wait` holds, do something meanwhile."""
+def start(project: Project, *command: str) -> Run:
     (project.folder / "run.log").unlink(missing_ok=True)
-    running = project.start("--workflow-profile", SITE, *command)
-    running.wait_for(wait)
-    meanwhile()
+    return project.start("--workflow-profile", SITE, *command)
+
+
+def require_success(running: Run) -> None:
     running.process.wait(timeout=300)
-    assert running.process.returncode == 0, (project.folder / "run.log").read_text()
+    assert running.process.returncode == 0, (running.project.folder / "run.log").read_text()
 
 
 def test_shards_run_at_once_each_with_gpus_of_its_own(project: Project, cluster: Cluster) -> None:
@@ -95,13 +95,9 @@ def test_shards_run_at_once_each_with_gpus_of_its_own(project: Project, cluster:
     write_site_profile(project, {}, {"gpu": 2})
     responses = project.folder / "results/toy/responses/sharegpt.jsonl"
     before = responses.read_bytes()
-    seen: list[tuple[str, str]] = []
-
-    def both() -> bool:
-        seen[:] = gpus_of(project, "scripts/regenerate_responses.py")
-        return len(seen) == 2
-
-    run(project, both, lambda: None, "all", "--until", "gather_responses")
+    running = start(project, "all", "--until", "gather_responses")
+    seen = seen_at_once(running, "scripts/regenerate_responses.py")
+    require_success(running)
     assert len({(node, gpu) for node, gpus in seen for gpu in gpus.split(",")}) == 4, seen
     assert ended(project, cluster) == {
         ("regenerate_responses", "COMPLETED"): 2,
@@ -110,59 +106,38 @@ def test_shards_run_at_once_each_with_gpus_of_its_own(project: Project, cluster:
     assert responses.read_bytes() == before
 
 
+def seen_at_once(running: Run, script: str) -> list[tuple[str, str]]:
+    """Wait until two processes run a script; return node and GPUs of each."""
+    seen: list[tuple[str, str]] = []
+
+    def both() -> bool:
+        seen[:] = gpus_of(running.project, script)
+        return len(seen) == 2
+
+    running.wait_for(both)
+    return seen
+
+
 def test_a_cancelled_training_goes_on_in_another_job(project: Project, cluster: Cluster) -> None:
-    write_site_profile(project, {"gpu": 2}, {})
     project.configure(lambda config: config["train"].update(SHORT_TRAINING))
-    seen = interrupted_training(project, cluster, "scancel")
-    assert seen == [("node0", "0,1")]
-    first, second = submitted(project, cluster)[:2]
-    assert first.record["TresPerJob"] == second.record["TresPerJob"] == "gres:gpu:2"
+    write_site_profile(project, {"gpu": 2}, {})
+    checkpoints = project.folder / "results/toy/checkpoints"
+    shutil.rmtree(checkpoints)
+    running = start(project, "train")
+    running.wait_for(lambda: any(len(steps) > 10 for steps in trainings(checkpoints)))
+    assert gpus_of(project, "training_launcher.py") == [("node0", "0,1")]
+    (job,) = submitted(project, cluster)
+    cluster.command("scancel", str(job.number))
+    require_success(running)
     assert ended(project, cluster) == {
         ("train_drafter", "CANCELLED"): 1,
         ("train_drafter", "COMPLETED"): 1,
         ("export_drafter", "COMPLETED"): 1,
     }
-
-
-def test_a_training_over_nodes_that_is_told_to_end_goes_on(
-    project: Project, cluster: Cluster
-) -> None:
-    write_site_profile(project, {"gres": "gpu:2", "tasks_per_gpu": 0}, {})
-    project.configure(lambda config: config["train"].update(SHORT_TRAINING, nodes=2))
-    # What `--signal` in the profile sends before the time limit.
-    seen = interrupted_training(project, cluster, "scancel", "--signal=TERM")
-    assert seen == [("node0", "0,1"), ("node1", "0,1")]
-    assert ended(project, cluster) == {
-        ("train_drafter", "FAILED"): 1,
-        ("train_drafter", "COMPLETED"): 1,
-        ("export_drafter", "COMPLETED"): 1,
-    }
-
-
-def interrupted_training(
-    project: Project, cluster: Cluster, *command: str
-) -> list[tuple[str, str]]:
-    """Interrupt the job that trains, once, and let the run end; return its nodes and GPUs.
-
-    Args:
-        command: interrupts the job whose number is put behind it.
-    """
-    checkpoints = project.folder / "results/toy/checkpoints"
-    shutil.rmtree(checkpoints)
-    seen: list[tuple[str, str]] = []
-
-    def trains() -> bool:
-        return any(steps > 20 for steps in map(len, trainings(checkpoints)))
-
-    def interrupt() -> None:
-        seen.extend(gpus_of(project, "training_launcher.py"))
-        (job,) = submitted(project, cluster)
-        cluster.command(*command, str(job.number))
-
-    run(project, trains, interrupt, "train")
+    for training in submitted(project, cluster)[:2]:
+        assert training.record["TresPerJob"] == "gres:gpu:2"
     _, second = trainings(checkpoints)
     assert second[0] > 0, "it began from the start"
-    return seen
 
 
 def trainings(checkpoints: Path) -> list[list[int]]:
@@ -175,6 +150,21 @@ def trainings(checkpoints: Path) -> list[list[int]]:
             elif "train" in line:
                 found[-1].append(line["global_step"])
     return found
+
+
+def test_a_training_has_gpus_on_each_node_and_ctrl_c_cancels_it(
+    project: Project, cluster: Cluster
+) -> None:
+    project.configure(lambda config: config["train"].update(SHORT_TRAINING, nodes=2))
+    write_site_profile(project, {"gres": "gpu:2", "tasks_per_gpu": 0}, {})
+    running = start(project, "train")
+    seen = seen_at_once(running, "training_launcher.py")
+    assert seen == [("node0", "0,1"), ("node1", "0,1")]
+    running.interrupt(signal.SIGINT)
+    assert running.process.returncode != 0
+    cluster.wait_until_empty()
+    assert ended(project, cluster) == {("train_drafter", "CANCELLED"): 1}
+    assert gpus_of(project, "training_launcher.py") == []
 
 
 def test_what_needs_the_network_runs_where_snakemake_runs(
