@@ -129,6 +129,7 @@ def test_a_cancelled_training_goes_on_in_another_job(project: Project, cluster: 
     (job,) = submitted(project, cluster)
     cluster.command("scancel", str(job.number))
     require_success(running)
+    assert "status is: 'CANCELLED'" in (project.folder / "run.log").read_text()
     assert ended(project, cluster) == {
         ("train_drafter", "CANCELLED"): 1,
         ("train_drafter", "COMPLETED"): 1,
