@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -75,6 +76,21 @@ def test_an_exception_inside_the_block_ends_the_group_too(tmp_path):
     wait_for(lambda: not any(is_alive(process) for process in processes))
 
 
+TEMPORARY = """
+import os, pathlib, signal, socket, sys, tempfile, time
+folder = pathlib.Path(tempfile.gettempdir())
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(str(folder / "a-name-as-long-as-that-of-a-uuid-is-36"))
+note = pathlib.Path(sys.argv[1])
+note.with_suffix(".partial").write_text(str(folder))
+note.with_suffix(".partial").rename(note)
+if sys.argv[2] == "killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[2] == "lives":
+    time.sleep(600)
+"""
+
+
 PARENT = """
 import sys, time
 from pathlib import Path
@@ -98,12 +114,37 @@ def test_the_group_ends_when_its_parent_is_killed(tmp_path, ignoring, how):
     wait_for(lambda: not any(is_alive(process) for process in processes))
 
 
+def test_temporary_files_go_when_the_parent_is_killed_too(tmp_path):
+    note = tmp_path / "note"
+    command = [sys.executable, "-c", PARENT, str(SCRIPTS), str(tmp_path / "log")]
+    command += [sys.executable, "-c", TEMPORARY, str(note), "lives"]
+    parent = subprocess.Popen(command)
+    wait_for(note.exists)
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: not Path(note.read_text()).exists())
+
+
 def test_a_child_that_ends_leaves_no_grandchild(tmp_path):
     with guarded_process(family(tmp_path), tmp_path / "log") as process:
         child, grandchild = started(tmp_path)
         os.kill(child, signal.SIGKILL)
         assert process.wait() == 128 + signal.SIGKILL
         wait_for(lambda: not is_alive(grandchild))
+
+
+@pytest.mark.parametrize("end", ["ends", "killed", "lives"])
+def test_temporary_files_of_a_command_go_with_it(tmp_path, end):
+    """It ends by itself, is killed, or is ended with the block."""
+    note = tmp_path / "note"
+    command = [sys.executable, "-c", TEMPORARY, str(note), end]
+    with guarded_process(command, tmp_path / "log") as process:
+        wait_for(note.exists)
+        if end != "lives":
+            process.wait()
+    folder = Path(note.read_text())
+    assert folder != Path(tempfile.gettempdir())
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("code", [0, 3])

@@ -6,7 +6,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,9 +76,17 @@ def test_server_drafts_as_simulated_and_answers_as_without_a_drafter(
         assert greedy_answers(server, prompts) == drafted
 
 
-def test_server_leaves_no_process_when_its_owner_is_killed(
-    finished: Project, tmp_path: Path
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """An empty folder with a path that is short enough for sockets."""
+    with tempfile.TemporaryDirectory(prefix="t") as name:
+        yield Path(name)
+
+
+def test_server_leaves_no_process_and_no_socket_when_its_owner_is_killed(
+    finished: Project, tmp_path: Path, short_folder: Path
 ) -> None:
+    kernels = f"{tempfile.gettempdir()}/torchinductor_{os.getuid()}"
     owner = subprocess.Popen(
         [
             sys.executable,
@@ -92,6 +102,7 @@ def test_server_leaves_no_process_when_its_owner_is_killed(
             "    time.sleep(600)\n",
         ],
         cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(short_folder), "TORCHINDUCTOR_CACHE_DIR": kernels},
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -99,12 +110,14 @@ def test_server_leaves_no_process_when_its_owner_is_killed(
     assert int(owner.stdout.readline()) > 0
     folder = Project(tmp_path)
     assert len(folder.processes()) > 2
+    assert any(path.is_socket() for path in short_folder.rglob("*"))
     os.kill(owner.pid, signal.SIGKILL)
     owner.wait()
     end = time.monotonic() + 30
     while folder.processes() and time.monotonic() < end:
         time.sleep(0.1)
     assert folder.processes() == []
+    assert list(short_folder.iterdir()) == []
 
 
 def test_server_that_cannot_start_fails_at_once_with_the_end_of_its_log(tmp_path: Path) -> None:
