@@ -27,9 +27,10 @@ from lib.configuration import (
 )
 from lib.digest import canonical, code_digest
 from lib.jobs import hide_scheduling, prepare_environment
-from lib.locks import clear_stale_locks
+from lib.locks import enter, this_run
 from lib.report import headline
 from lib.shards import shard_names
+from lib.writable import not_writable
 
 # `python` in a rule is the interpreter that runs Snakemake, or that of the rule's conda
 # environment; and jobs end by themselves when this process is gone.
@@ -43,8 +44,20 @@ try:
 except ConfigurationError as error:
     sys.exit("\n".join(f"configuration: {line}" for line in str(error).splitlines()))
 
-# Kept open: it tells the next run that this one is alive.
-ALIVE = clear_stale_locks(Path(".snakemake")) if workflow.is_main_process else None
+if workflow.is_main_process:
+    try:
+        # Kept: it tells other runs that this one is alive.
+        PRESENCE = enter(Path(".snakemake"), this_run())
+    except OSError as error:
+        sys.exit(f"this folder cannot be worked in: {error}")
+    for line in PRESENCE.lines():
+        print(line, file=sys.stderr)
+
+
+onstart:
+    if lines := not_writable([Path("results", RUN), Path("cache")]):
+        sys.exit("\n".join(lines))
+
 
 RUN = CONFIG["run"]
 SOURCES = source_names(CONFIG)

@@ -5,14 +5,16 @@ terminal gets one line when the stage starts, a progress bar (or a line every te
 there is no terminal), and one line with the result and the time that it took.
 """
 
+import errno
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -21,6 +23,10 @@ from tqdm import tqdm
 from lib.jobs import MAIN_PROCESS
 
 _SECONDS_BETWEEN_LINES = 10.0
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LITTLE = 2**20
+"""Free bytes of a disk that is taken to be full when a stage fails."""
 
 
 class Stage:
@@ -129,17 +135,32 @@ def stage(name: str, log: Path) -> Iterator[Stage]:
     try:
         yield current
     except (ValueError, OSError) as error:
-        traceback.print_exc()
-        current.say(f"error: {error}")
+        _note_traceback()
+        current.say(f"error: {error}{_advice(error, log)}")
         sys.exit(1)
     except KeyboardInterrupt:
         current.say("interrupted; the same command goes on from here")
         sys.exit(130)
     except Exception as error:
-        traceback.print_exc()
-        current.say(f"error: {type(error).__name__}: {error} (traceback in {log})")
+        _note_traceback()
+        advice = _advice(error, log) or f" (traceback in {log})"
+        current.say(f"error: {type(error).__name__}: {error}{advice}")
         sys.exit(1)
     current.close()
+
+
+def _note_traceback() -> None:
+    """Write the traceback to the log, unless the disk is full."""
+    with suppress(OSError):
+        traceback.print_exc()
+
+
+def _advice(error: Exception, log: Path) -> str:
+    """Say what to do about a full disk, which libraries report in many ways; else nothing."""
+    is_full = isinstance(error, OSError) and error.errno in _FULL
+    if is_full or shutil.disk_usage(log.parent).free < _LITTLE:
+        return "; the disk is full: make room, and give the same command again"
+    return ""
 
 
 def _send_output_to(log: Path) -> None:
@@ -152,9 +173,11 @@ def _send_output_to(log: Path) -> None:
 
 
 def _stop_with_main_process() -> None:
-    """End this process when the main process has gone without a chance to end it itself."""
-    main = os.environ.get(MAIN_PROCESS)
-    if main and Path(f"/proc/{main}").exists():
+    """End this process when the main process has gone without a chance to end it itself.
+
+    It may be gone already, for scripts take their time to start.
+    """
+    if main := os.environ.get(MAIN_PROCESS):
         threading.Thread(target=_watch, args=(main,), daemon=True).start()
 
 
