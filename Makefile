@@ -2,6 +2,8 @@
 # make test    style, types and tests
 # make setup   only the environment
 # make docs    the pages that follow from the schema and the rules
+# make soak    fifty interruptions at random points; SEED= and TRIALS= choose them
+# make environments   the pins of envs/, resolved on the package index
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,7 +12,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SYSTEM_PACKAGES := slurm-wlm munge chromium
 APT := DEBIAN_FRONTEND=noninteractive timeout 300 apt-get -qq --no-install-recommends
 
-.PHONY: setup train test lint docs
+.PHONY: setup train test soak environments lint docs
 
 setup: $(VENV)/base.done
 
@@ -21,6 +23,13 @@ train: setup
 test: $(VENV)/test.done $(VENV)/system.done lint
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/unit
 	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest tests/workflow
+
+# Half an hour or more: the whole small run first, then trial by trial.
+soak: setup
+	OMP_WAIT_POLICY=passive $(BIN)/python tests/soak.py --trials $(or $(TRIALS),50) $(if $(SEED),--seed $(SEED))
+
+environments: setup
+	$(BIN)/python benchmarks/environments.py
 
 lint: $(VENV)/test.done
 	$(BIN)/ruff check .

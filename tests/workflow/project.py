@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("Snakefile", "config", "envs", "profiles", "resources", "rules", "scripts")
 TIMEOUT = 1500
+TIMEOUT_OF_ORPHANS = 60
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,17 @@ class Project:
             if line.startswith(("rule ", "localrule ")) and line.endswith(":")
         } - {"all"}
 
+    def outputs(self) -> dict[str, list[Path]]:
+        """Return the files that each rule declares, by the name of the rule."""
+        result = self.snakemake("--summary", "all", "--quiet", "all")
+        assert result.returncode == 0, result.stdout
+        found: dict[str, list[Path]] = {}
+        for line in result.stdout.splitlines():
+            fields = line.split("\t")
+            if len(fields) > 2 and fields[0] != "output_file":
+                found.setdefault(fields[2], []).append(self.folder / fields[0])
+        return found
+
     def processes(self) -> list[str]:
         """Return the command lines of living processes that work in this folder."""
         found = []
@@ -114,6 +127,16 @@ class Run:
         else:
             os.kill(self.process.pid, number)
         self.process.wait(timeout=TIMEOUT)
+
+    def hit(self, number: signal.Signals, everyone: bool) -> None:
+        """Send a signal to the main process or to its whole group, and wait until all have gone."""
+        with suppress(ProcessLookupError):
+            (os.killpg if everyone else os.kill)(self.process.pid, number)
+        self.process.wait(timeout=TIMEOUT)
+        end = time.monotonic() + TIMEOUT_OF_ORPHANS
+        while left := self.project.processes():
+            assert time.monotonic() < end, f"left behind: {left}"
+            time.sleep(0.1)
 
 
 def environment() -> dict[str, str]:
