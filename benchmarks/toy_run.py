@@ -10,15 +10,11 @@ import argparse
 import csv
 import json
 import resource
-import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("Snakefile", "config", "envs", "profiles", "resources", "rules", "scripts")
+from toy_project import copy_project, seconds, show
+
 WALL_BOUND = 360.0
 MEMORY_BOUND = 3.0
 DRY_RUN_BOUND = 4.0
@@ -31,10 +27,7 @@ def main() -> None:
     parser.add_argument("--cores", default="2", help="cores for Snakemake")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for part in PARTS:
-            copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
-            copy(ROOT / part, folder / part)
+        folder = copy_project(Path(name))
         wall = seconds(folder, "--cores", args.cores, "train")
         memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         dry_runs = sorted(seconds(folder, "-n", "train") for _ in range(DRY_RUNS))
@@ -52,23 +45,10 @@ def main() -> None:
             print(f"{stage!s:<32}{float(row['s']):>10.1f}{row['max_rss']:>11}")
 
 
-def seconds(folder: Path, *arguments: str) -> float:
-    """Run Snakemake in a folder and return the wall time."""
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "snakemake", *arguments]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return time.perf_counter() - start
-
-
 def block_size(folder: Path) -> int:
     """Return the block size of the drafter that was made."""
     config = json.loads((folder / "results/toy/drafter/config.json").read_text())
     return int(config["block_size"])
-
-
-def show(what: str, value: float, bound: float, unit: str) -> None:
-    """Print one figure with its bound and their ratio."""
-    print(f"{what:<40}{value:>8.2f} {unit:<5} bound {bound:>6.1f}  ratio {value / bound:.2f}")
 
 
 if __name__ == "__main__":
