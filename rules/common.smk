@@ -44,19 +44,20 @@ try:
 except ConfigurationError as error:
     sys.exit("\n".join(f"configuration: {line}" for line in str(error).splitlines()))
 
+NOT_WRITABLE = not_writable([Path("results", CONFIG["run"]), Path("cache")])
 if workflow.is_main_process:
     try:
         # Kept: it tells other runs that this one is alive.
         PRESENCE = enter(Path(".snakemake"), this_run())
     except OSError as error:
         sys.exit(f"this folder cannot be worked in: {error}")
-    for line in PRESENCE.lines():
+    for line in (*PRESENCE.lines(), *NOT_WRITABLE):
         print(line, file=sys.stderr)
 
 
 onstart:
-    if lines := not_writable([Path("results", RUN), Path("cache")]):
-        sys.exit("\n".join(lines))
+    if NOT_WRITABLE:
+        sys.exit(1)  # a dry run is let through
 
 
 RUN = CONFIG["run"]

@@ -169,10 +169,13 @@ PACKAGE_OF = {
 
 
 def test_environment_of_a_rule_holds_what_its_code_imports() -> None:
+    page = (ROOT / "docs/environments.md").read_text()
     for name, text in rules().items():
         environment = re.search(r'conda:\s+"\.\./envs/(\w+\.yaml)"', text)
         assert environment is not None, name
         assert f'environment="{environment[1]}"' in text, name
+        row = rf"^\| \[{environment[1].removesuffix('.yaml')}\].*`{name}`"
+        assert re.search(row, page, re.M), name
         loaded_by_name = re.findall(r'"(lib/\w+\.py)"', text)
         scripts = [ROOT / "scripts" / path for path in (f"{name}.py", *loaded_by_name)]
         if name == "normalize_source":
