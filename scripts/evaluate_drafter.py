@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from lib.console import Stage, stage
-from lib.drafter_checks import drafted_tokens
+from lib.drafter_config import drafted_tokens
 from lib.evaluation import (
     EvaluateSettings,
     Measurement,
@@ -34,7 +34,6 @@ def main() -> None:
         "--prompts", type=Path, nargs="*", required=True, help="files of held-out prompts"
     )
     parser.add_argument("--result", type=Path, required=True, help="result to write")
-    parser.add_argument("--figure", type=Path, required=True, help="figure to write")
     parser.add_argument("--log", type=Path, required=True, help="log file")
     args = parser.parse_args()
     with stage("evaluate_drafter", args.log) as current:
@@ -49,7 +48,7 @@ def main() -> None:
         drafted = drafted_tokens(read_json(args.drafter))
         summary = evaluation(settings, drafted, questions, measured)
         refused = args.log.with_suffix(".refused.json")
-        write_evaluation(settings, summary, args.result, args.figure, refused)
+        write_evaluation(settings, summary, args.result, refused)
         current.result(headline(summary))
 
 

@@ -26,7 +26,8 @@ from lib.documentation import (
     meanings_table,
     stage_picture,
 )
-from lib.merging import DROP_REASONS, Merged, MergeSettings, merge_sources, unwatched
+from lib.drop_reasons import DROP_REASONS
+from lib.merging import Merged, MergeSettings, merge_sources, unwatched
 from lib.normalizing import NormalizeSettings, normalize_source
 from lib.settings import read_settings
 

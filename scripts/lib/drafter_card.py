@@ -8,7 +8,7 @@ from pathlib import PurePath
 from shlex import quote
 from typing import Any
 
-from lib.drafter_checks import (
+from lib.drafter_config import (
     FULL,
     drafted_tokens,
     drafts_in_blocks,

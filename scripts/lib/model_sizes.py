@@ -17,7 +17,7 @@ from speculators.train.config import TrainConfig
 from speculators.train.optimizers import split_named_params_for_muon
 from torch import Tensor
 
-from lib.drafter_checks import layers_masked_otherwise
+from lib.drafter_config import layers_masked_otherwise
 
 
 @dataclass(frozen=True)

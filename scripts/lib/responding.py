@@ -29,15 +29,6 @@ from lib.rendering import Renderer, RenderError
 from lib.response_totals import Outputs, ResponseTotals, SourceResponses
 from lib.sampling import Answer, Sampling, prompt_key, recommended_sampling
 
-FAILURES = {
-    "unrenderable": "the chat template refuses the conversation",
-    "prompt_too_long": "the prompt leaves no room for an answer",
-    "cut_by_length": "the answer was cut by max_tokens",
-    "unreadable_answer": "the answer is no turn that could be rendered again",
-    "empty_answer": "the answer is empty",
-}
-"""Every reason why a turn, or a whole conversation, has no answer."""
-
 OTHER_CALLS = "other_calls_than_recorded"
 
 _LAG = 8

@@ -6,6 +6,15 @@ from typing import Any
 
 import msgspec
 
+FAILURES = {
+    "unrenderable": "the chat template refuses the conversation",
+    "prompt_too_long": "the prompt leaves no room for an answer",
+    "cut_by_length": "the answer was cut by max_tokens",
+    "unreadable_answer": "the answer is no turn that could be rendered again",
+    "empty_answer": "the answer is empty",
+}
+"""Every reason why a turn, or a whole conversation, has no answer."""
+
 
 @dataclass(frozen=True)
 class Outputs:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lib.drafter_checks import drafted_tokens
+from lib.drafter_config import drafted_tokens
 
 _METHODS = {"dflash2": "dflash"}
 """How vLLM calls an algorithm, where it has another name for it."""

@@ -20,7 +20,8 @@ from speculators.train.vocab_mapping import build_vocab_mappings_from_distributi
 from lib.configuration import complete, load_schema, stage_settings
 from lib.digest import canonical
 from lib.drafter import ExportSettings, Records, export_drafter
-from lib.drafter_checks import Trained, check_drafter, layers_masked_otherwise
+from lib.drafter_checks import Trained, check_drafter
+from lib.drafter_config import layers_masked_otherwise
 from lib.files import read_json, write_json
 from lib.settings import read_settings
 from lib.target_facts import read_facts

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lib.conversation import Conversation, ToolCall, Turn, from_record, to_record
+from lib.drop_reasons import DROP_REASONS
 from lib.jsonl import jsonl_writer, read_jsonl
 from lib.merging import (
-    DROP_REASONS,
     Merged,
     MergeSettings,
     NearDuplicates,

@@ -15,8 +15,8 @@ from lib.gathering import gather_responses
 from lib.generation import TransformersAnswers, TransformersTarget
 from lib.journal import Journal
 from lib.jsonl import jsonl_writer, read_jsonl
-from lib.responding import FAILURES, Asking, regenerate_responses
-from lib.response_totals import Outputs
+from lib.responding import Asking, regenerate_responses
+from lib.response_totals import FAILURES, Outputs
 from lib.sampling import Answer, Sampling, recommended_sampling
 from lib.shards import Shard, read_lines, shard_names
 
