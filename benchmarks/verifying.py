@@ -86,7 +86,8 @@ def measure(folder: Path, stages: Stages) -> None:
     verification.read_corpus = timed  # type: ignore[attr-defined]
     start = cpu_seconds()
     stamp = verification.verify_dataset(
-        *(settings, stages, renderer, folder / "stamp", folder / "page", 1), lambda rows: None
+        *(settings, stages, renderer, folder / "stamp", folder / "page", folder / "rows.json", 1),
+        lambda rows: None,
     )
     cpu = cpu_seconds() - start
     corpus = sum(seconds)

@@ -7,7 +7,7 @@ REQUIRED INPUTS
 OUTPUTS
     <results>/merged/sharegpt.jsonl, dropped.jsonl and stats.json
     <results>/tokenized/: data-*.arrow and the files that describe them
-    <results>/verified.json, the stamp, and <results>/verification.md
+    <results>/verified.json, the stamp, <results>/verification.md, and a few rows with their text
 """
 
 
@@ -92,7 +92,12 @@ rule verify_dataset:
         evaluation=EVALUATION_FILES,
     output:
         stamp="<results>/verified.json",
-        report="<results>/verification.md",
+        report=report(
+            "<results>/verification.md",
+            caption="../resources/captions/verification.rst",
+            category="Data set",
+        ),
+        samples="<results>/verified_rows.json",
     log:
         "<logs>/verify_dataset.log",
     benchmark:
@@ -118,5 +123,6 @@ rule verify_dataset:
         " --evaluation {input.evaluation:q}"
         " --stamp {output.stamp:q}"
         " --report {output.report:q}"
+        " --samples {output.samples:q}"
         " --workers {threads}"
         " --log {log:q}"

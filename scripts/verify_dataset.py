@@ -33,6 +33,9 @@ def main() -> None:
     )
     parser.add_argument("--stamp", type=Path, required=True, help="stamp to write")
     parser.add_argument("--report", type=Path, required=True, help="page for people to write")
+    parser.add_argument(
+        "--samples", type=Path, required=True, help="rows with their text to write, for people"
+    )
     parser.add_argument("--workers", type=int, default=1, help="processes that read the records")
     parser.add_argument("--log", type=Path, required=True, help="log file")
     args = parser.parse_args()
@@ -52,7 +55,8 @@ def main() -> None:
         renderer = Renderer(target, mode, settings.trust_remote_code)
         with current.progress("rows", read_json(args.tokenized)["rows"]) as progress:
             stamp = verify_dataset(
-                *(settings, stages, renderer, args.stamp, args.report, args.workers),
+                *(settings, stages, renderer, args.stamp, args.report),
+                *(args.samples, args.workers),
                 progress.advance,
             )
         current.result(f"{len(stamp['checks'])} checks hold for {stamp['rows']} rows")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lib.row_histograms import RowHistograms
 from lib.token_rows import Tokenized
 
 SPLITS = ("train", "validation")
@@ -77,6 +78,7 @@ class Totals:
     reused: int = 0
     reasoning_left_out: int = 0
     sources: dict[str, SourceCounts] = field(default_factory=dict)
+    histograms: RowHistograms = field(default_factory=RowHistograms)
     frequencies: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
 
     def count(self, name: str, source: str, split: str, tokenized: Tokenized) -> None:
@@ -100,11 +102,12 @@ class Totals:
         side.rows += len(tokenized.rows)
         for row in tokenized.rows:
             length = len(row.ids)
+            supervised = sum(end - start for start, end in row.spans)
             counts.turns += len(row.turns)
             side.tokens += length
             side.longest = max(side.longest, length)
-            for start, end in row.spans:
-                side.supervised_tokens += end - start
+            side.supervised_tokens += supervised
+            self.histograms.count(length, supervised, len(row.turns))
 
     def add(self, other: "Totals") -> None:
         """Add the numbers of the piece that follows."""
@@ -112,6 +115,7 @@ class Totals:
         self.reasoning_left_out += other.reasoning_left_out
         for source, counts in other.sources.items():
             self.sources.setdefault(source, SourceCounts()).add(counts)
+        self.histograms.add(other.histograms)
         length = max(len(self.frequencies), len(other.frequencies))
         self.frequencies = _longer(self.frequencies, length) + _longer(other.frequencies, length)
 
@@ -150,6 +154,7 @@ class Totals:
             "train_data_ratio": training_ratio(train, train + validation),
             "tokens": sum(side.tokens for side in sides.values()),
             "supervised_tokens": sum(side.supervised_tokens for side in sides.values()),
+            "histograms": self.histograms.stats(),
             "sources": {source: _source(counts) for source, counts in self.sources.items()},
         }
 

@@ -23,7 +23,7 @@ from lib.files import read_json, remove, write_json, write_text
 from lib.mask_audit import AuditedRow, audit
 from lib.rendering import Renderer
 from lib.row_counts import SPLITS, training_ratio
-from lib.row_display import marked
+from lib.row_display import marked, shown_stretches
 from lib.source_limits import SourceLimits, breaches, total
 from lib.stamp import sample_digest, tokenizer_files
 from lib.target_facts import read_facts
@@ -99,10 +99,11 @@ def verify_dataset(
     renderer: Renderer,
     stamp: Path,
     report: Path,
+    samples: Path,
     workers: int,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Check a data set and write `stamp` and, for people, `report`.
+    """Check a data set and write `stamp` and, for people, `report` and a few rows to `samples`.
 
     A stamp of an earlier check goes first, so there is none beside a damaged data set.
 
@@ -156,9 +157,13 @@ def verify_dataset(
     journey = _journey(stages, sources, stats)
     audited = {f"row {entry.row} of {entry.id}": row for entry, row in rows}
     write_text(report, page(result["checks"], journey, stats, audited, renderer.decode))
+    write_json(samples, _samples(rows, stats["train_rows"], renderer))
     write_json(stamp, result)
     return result
 
+
+_SHOWN_CHARACTERS = 4000
+"""Of each row that people see."""
 
 _STAMPED = (
     "rows",
@@ -434,6 +439,31 @@ def _journey(
             "token rows": total(tokenized, "rows"),
         }
     return journey
+
+
+def _samples(
+    rows: Sequence[tuple[_Entry, AuditedRow]], train_rows: int, renderer: Renderer
+) -> list[dict[str, Any]]:
+    """Return the row with the most turns of each source with its text, cut where it is long."""
+    chosen: dict[str, tuple[_Entry, AuditedRow]] = {}
+    for entry, row in rows:
+        best = chosen.setdefault(row.conversation.source, (entry, row))
+        if len(entry.turns) > len(best[0].turns):
+            chosen[row.conversation.source] = (entry, row)
+    return [
+        {
+            **{"row": entry.row, "id": entry.id, "source": source},
+            "split": SPLITS[entry.row >= train_rows],
+            **{"tokens": len(row.ids), "supervised_tokens": sum(row.mask)},
+            "text": [
+                vars(stretch)
+                for stretch in shown_stretches(
+                    row.ids, row.mask, renderer.decode, _SHOWN_CHARACTERS
+                )
+            ],
+        }
+        for source, (entry, row) in chosen.items()
+    ]
 
 
 def _check_masks(

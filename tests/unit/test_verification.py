@@ -59,6 +59,7 @@ class Run:
             render(),
             self.stamp,
             self.folder / "verification.md",
+            self.folder / "verified_rows.json",
             1,
             ignore,
         )
@@ -687,7 +688,7 @@ def test_rows_of_another_template_or_mode_are_found(run, render, tmp_path, chang
     with pytest.raises(DatasetNotVerified, match="sample of each source"):
         verify_dataset(
             *(VerifySettings(seq_length=SEQ_LENGTH), run.stages, renderer, run.stamp),
-            *(run.folder / "verification.md", 1, ignore),
+            *(run.folder / "verification.md", run.folder / "verified_rows.json", 1, ignore),
         )
 
 
