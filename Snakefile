@@ -2,16 +2,14 @@
 
     fetch_source -> normalize_source -> merge_sources -> regenerate_responses
         -> tokenize_conversations -> verify_dataset -> extract_hidden_states
-        -> train_drafter -> export_drafter -> evaluate_drafter -> report
+        -> train_drafter -> export_drafter -> evaluate_drafter -> plot_evaluation -> report
 
-`<results>` is results/{run}, `<target>` is models/{name}@{rev8}. Each rule runs the script of its
-own name; docs/stages.md says what each stage reads, writes and depends on.
+Each rule runs the script of its own name; docs/stages.md says what each reads and writes.
 """
 
 from snakemake.utils import min_version
 
 min_version("9.27")
-
 
 # The toy run, unless --configfile gives another configuration, which then stands alone.
 if not workflow.configfiles:
@@ -40,21 +38,23 @@ include: "rules/target.smk"
 include: "rules/responses.smk"
 include: "rules/training.smk"
 include: "rules/evaluation.smk"
-
-
-rule all:
-    """Make everything: the drafter, what it is worth, and the report."""
-    default_target: True
-    input:
-        "<results>/drafter/config.json",
-        "<results>/evaluation.json",
-        "<results>/report.html",
+include: "rules/report.smk"
 
 
 rule train:
     """Make the exported drafter."""
     input:
         "<results>/drafter/config.json",
+        "<results>/training.svg",
+
+
+rule all:
+    """Make everything: the drafter, what it is worth, and the report."""
+    default_target: True
+    input:
+        rules.train.input,
+        "<results>/evaluation.json",
+        "<results>/report.html",
 
 
 rule evaluate:

@@ -11,6 +11,7 @@ sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 
 from lib.allocation import training_allocation
 from lib.configuration import (
+    RUNNING_SECTIONS,
     ConfigurationError,
     complete,
     drafter_folder,
@@ -26,9 +27,9 @@ from lib.configuration import (
     trainer_settings,
 )
 from lib.digest import canonical, code_digest
+from lib.headline import headline
 from lib.jobs import hide_scheduling, prepare_environment
 from lib.locks import enter, this_run
-from lib.report import headline
 from lib.shards import shard_names
 from lib.writable import not_writable
 
@@ -72,6 +73,11 @@ TRAINER = trainer_settings(CONFIG)
 ONLINE = CONFIG["hidden_states"]["mode"] == "online"
 TRAINING_GPUS = CONFIG["train"]["gpus"] + (SERVING["gpus"] if ONLINE else 0)
 PUBLISHED_DRAFTER = drafter_folder(CONFIG)
+EVALUATIONS = ["<results>/evaluation.json"]
+FORMS = ("svg", "png")
+SPEED_FORMS = FORMS if CONFIG["evaluate"]["backend"] == "vllm" else ()
+REPORT_TEMPLATES = sorted(str(path) for path in Path("resources/report").iterdir())
+RUNNING = {section: CONFIG[section] for section in RUNNING_SECTIONS}
 KEEP_RESPONSES = CONFIG["responses"]["mode"] == "keep"
 
 

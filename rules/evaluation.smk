@@ -1,10 +1,9 @@
-"""What the drafter is worth, and the whole run on one page.
+"""What the drafter is worth.
 
 REQUIRED INPUTS
-    <results>/drafter/, <target>/, the evaluation prompts, and the counts of every stage
+    <results>/drafter/, <target>/ and the evaluation prompts
 OUTPUTS
-    <results>/evaluation.json and <results>/evaluation/acceptance.svg
-    <results>/report.html
+    <results>/evaluation.json
 """
 
 
@@ -17,7 +16,6 @@ rule evaluate_drafter:
         prompts=[*CONFIG["evaluate"]["prompts"], *PROMPT_FILES],
     output:
         result="<results>/evaluation.json",
-        figure="<results>/evaluation/acceptance.svg",
     log:
         "<logs>/evaluate_drafter.log",
     benchmark:
@@ -46,47 +44,4 @@ rule evaluate_drafter:
         " --weights {input.weights:q}"
         " --prompts {input.prompts:q}"
         " --result {output.result:q}"
-        " --figure {output.figure:q}"
-        " --log {log:q}"
-
-
-rule report:
-    """Show the whole run on one page."""
-    input:
-        sources=expand("<results>/sources/{source}.stats.json", source=SOURCES),
-        merged="<results>/merged/stats.json",
-        responses=[] if KEEP_RESPONSES else "<results>/responses/stats.json",
-        rows="<results>/tokenized/stats.json",
-        stamp="<results>/verified.json",
-        training="<results>/train.json",
-        evaluation="<results>/evaluation.json",
-        figure="<results>/evaluation/acceptance.svg",
-        template="resources/report.html.jinja",
-    output:
-        report="<results>/report.html",
-    log:
-        "<logs>/report.log",
-    benchmark:
-        "<benchmarks>/report.tsv"
-    conda:
-        "../envs/data.yaml"
-    resources:
-        mem_mb=1000,
-        runtime=30,
-    params:
-        settings=lambda w: settings("report"),
-        code=code_digest("report.py", environment="data.yaml"),
-    shell:
-        "python scripts/report.py"
-        " --settings {params.settings:q}"
-        " --sources {input.sources:q}"
-        " --merged {input.merged:q}"
-        " --responses {input.responses:q}"
-        " --rows {input.rows:q}"
-        " --stamp {input.stamp:q}"
-        " --training {input.training:q}"
-        " --evaluation {input.evaluation:q}"
-        " --figure {input.figure:q}"
-        " --template {input.template:q}"
-        " --report {output.report:q}"
         " --log {log:q}"

@@ -6,7 +6,7 @@ REQUIRED INPUTS
     the published drafter that training starts from, if `train.from` names one
 OUTPUTS
     models/drafter-{target}@{digest8}/ and its drafter.json, shared between runs, for such a drafter
-    <results>/train.json, <results>/training.svg; checkpoints in <results>/checkpoints/{digest8}/, which no rule declares,
+    <results>/train.json; checkpoints in <results>/checkpoints/{digest8}/, which no rule declares,
     so that neither a failure nor a rerun deletes them
     <results>/drafter/: config.json, model.safetensors, README.md
 """
@@ -53,7 +53,6 @@ rule train_drafter:
         start=f"{PUBLISHED_DRAFTER}/drafter.json" if PUBLISHED_DRAFTER else [],
     output:
         result="<results>/train.json",
-        curves="<results>/training.svg",
     log:
         "<logs>/train_drafter.log",
     benchmark:

@@ -21,6 +21,8 @@ TOY_PLAN = Path("resources/toy_target")
 KNOWN_TARGETS = Path("resources/targets")
 """Configurations of targets on the hub, in folders that are called like those of the targets."""
 
+RUNNING_SECTIONS = ("serving", "trainer")
+"""Sections that say only how stages run; they make nothing stale."""
 
 HELD_OUT = Path("resources/evaluation")
 """Prompts that the project holds out of every corpus."""
@@ -117,7 +119,8 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
         case "evaluate_drafter":
             return {**mode, **_without(config["evaluate"], "prompts", "prompt_sets")}
         case "report":
-            return _pick(config, "run")
+            shown = _without(config, *RUNNING_SECTIONS)
+            return {**_pick(config, "run"), "configuration": shown}
     raise ValueError(f"no stage {stage!r}")
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from xxhash import xxh3_64_intdigest
 from lib.acceptance import Acceptance, summarize
 from lib.bootstrap import CONFIDENCE
 from lib.conversation import from_record
-from lib.files import write_json, write_text
+from lib.files import write_json
 from lib.jsonl import read_jsonl
 from lib.losslessness import Losslessness
 from lib.rendering import Renderer
@@ -140,10 +139,9 @@ def write_evaluation(
     settings: EvaluateSettings,
     summary: Mapping[str, Any],
     result: Path,
-    figure: Path,
     refused: Path,
 ) -> None:
-    """Write result and figure, if the drafter is as good as was asked for.
+    """Write the result, if the drafter is as good as was asked for.
 
     Args:
         summary: what `evaluation` returned.
@@ -157,7 +155,6 @@ def write_evaluation(
         write_json(refused, summary)
         raise ValueError(f"{'; '.join(found)} (all that was measured is in {refused})")
     refused.unlink(missing_ok=True)
-    write_text(figure, _bar_chart(summary["domains"], summary["block_size"]))
     write_json(result, summary)
 
 
@@ -216,29 +213,3 @@ def _prompt(row: Mapping[str, Any], renderer: Renderer) -> tuple[int, ...]:
     conversation = from_record({"source": "", **row})
     text = renderer.prompt(conversation.turns, conversation.tools)
     return tuple(renderer.encode(text))
-
-
-def _bar_chart(domains: dict[str, Any], block_size: int) -> str:
-    """Return an SVG with one bar a domain and its interval; the full width is the block size."""
-    width, bar, left = 420, 22, 90
-    rows = []
-    for number, (domain, summary) in enumerate(domains.items()):
-        y = 34 + number * (bar + 10)
-        length = summary["acceptance_length"] / block_size * width
-        low, high = (end / block_size * width for end in summary["acceptance_length_interval"])
-        rows.append(
-            f'<text x="{left - 8}" y="{y + 16}" text-anchor="end">{escape(domain)}</text>'
-            f'<rect x="{left}" y="{y}" width="{width}" height="{bar}" fill="#e8ecef"/>'
-            f'<rect x="{left}" y="{y}" width="{length:.1f}" height="{bar}" fill="#2f7d6d"/>'
-            f'<line x1="{left + low:.1f}" x2="{left + high:.1f}" y1="{y + bar / 2:.0f}" '
-            f'y2="{y + bar / 2:.0f}" stroke="#1d2b33" stroke-width="2"/>'
-            f'<text x="{left + high + 6:.1f}" y="{y + 16}">'
-            f"{summary['acceptance_length']:.2f}</text>"
-        )
-    height = 34 + len(domains) * (bar + 10) + 6
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 60}" height="{height}" '
-        f'font-family="sans-serif" font-size="14">'
-        f'<text x="{left}" y="20">acceptance length (block of {block_size})</text>'
-        f"{''.join(rows)}</svg>\n"
-    )

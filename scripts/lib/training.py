@@ -34,7 +34,7 @@ from lib.train_settings import (
 )
 from lib.trainer_command import meeting_address, trainer_command, trainer_environment
 from lib.trainer_config import Groups, Places, trainer_config
-from lib.training_curves import Curves, draw_curves, read_curves
+from lib.training_curves import Curves, read_curves
 from lib.training_watch import TrainingError, TrainingWatch
 from lib.vllm_server import ServerError
 
@@ -113,7 +113,7 @@ def train_drafter(
     """Train, or go on with, the drafter of these settings and inputs; write `result` last.
 
     Args:
-        result: `train.json`; `training.svg` and `checkpoints/` lie beside it.
+        result: `train.json`; `checkpoints/` lies beside it.
         log: file for all that the trainer prints.
         server: gives hidden states where they are not stored.
 
@@ -146,7 +146,6 @@ def train_drafter(
                 _run_trainer(settings, running, rows, folder, log, current, states, lock)
             _require_all_epochs(settings, folder, log)
     curves = read_curves(folder / METRICS)
-    draw_curves(curves, result.with_name("training.svg"), settings.block_size)
     outcome = _outcome(settings, folder, stats, mask_token_id, curves)
     write_json(result, outcome)
     return outcome

@@ -1,4 +1,4 @@
-"""The curves of a training: joined over its interruptions, thinned out, and drawn."""
+"""The curves of a training: joined over its interruptions, and thinned out."""
 
 import math
 from array import array
@@ -9,12 +9,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from matplotlib import rc, rc_context, rcdefaults
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, StrMethodFormatter
-
-from lib.files import atomic_path
 from lib.metrics_file import new_lines
 
 LABELS = {
@@ -24,13 +18,6 @@ LABELS = {
     "tokens_per_second": "tokens per second\n(one process)",
 }
 """What is known of a step, and how its axis is called."""
-
-_LOWEST = {"acceptance_length": 1, "learning_rate": 0, "tokens_per_second": 0}
-"""Where an axis begins; a loss is of any size."""
-
-_DRAWN_POINTS = 400
-_BLUE, _VERMILION, _GREY = "#0072B2", "#D55E00", "#6B6B6B"
-"""Colours that people see apart whatever their colour vision."""
 
 
 @dataclass(frozen=True)
@@ -115,42 +102,6 @@ def read_curves(metrics: Path) -> Curves:
     return joined.curves()
 
 
-def draw_curves(curves: Curves, path: Path, block_size: int | None) -> None:
-    """Draw an SVG with one panel for each thing that is known; the same bytes for the same curves.
-
-    Args:
-        block_size: tokens of a block, which a line marks above the acceptance length; None if
-            the drafter does not draft in blocks.
-
-    Raises:
-        ValueError: there is nothing to draw.
-    """
-    points = curves.points(_DRAWN_POINTS)
-    names = [name for name in LABELS if any(name in point for point in points)]
-    if not names:
-        raise ValueError(f"{path}: the trainer logged no step that could be drawn")
-    with rc_context():
-        rcdefaults()  # whatever the user's own style is
-        rc("svg", fonttype="none", hashsalt="training curves")
-        figure = Figure(figsize=(8, 0.6 + 2 * len(names)), layout="constrained")
-        panels = figure.subplots(len(names), sharex=True, squeeze=False)[:, 0]
-        for name, axes in zip(names, panels, strict=True):
-            _draw_epochs(axes, curves)
-            _draw_steps(axes, [(point["step"], point.get(name)) for point in points])
-            if name == "loss":
-                _draw_validations(axes, [(known.step, known.loss) for known in curves.validations])
-            if name == "acceptance_length":
-                _draw_validations(
-                    axes, [(known.step, known.acceptance_length) for known in curves.validations]
-                )
-                _draw_block_size(axes, block_size)
-            _finish_axes(axes, name)
-        panels[0].legend(frameon=False)
-        panels[-1].set_xlabel("step (a vertical line begins an epoch)")
-        with atomic_path(path) as partial:
-            figure.savefig(partial, format="svg", metadata={"Date": None})
-
-
 class _Joined:
     """Steps and validations as they come, without those that were undone."""
 
@@ -185,7 +136,7 @@ class _Joined:
                 step,
                 _finite(metrics.get("loss_epoch")),
                 _finite(metrics.get("eal_epoch")) or None,
-                _accuracy_by_position(metrics),
+                accuracy_by_position(metrics),
             )
         )
 
@@ -205,7 +156,8 @@ def _values_of_step(line: Mapping[str, Any]) -> dict[str, float | None]:
     }
 
 
-def _accuracy_by_position(metrics: Mapping[str, float]) -> tuple[float, ...]:
+def accuracy_by_position(metrics: Mapping[str, float]) -> tuple[float, ...]:
+    """Return the share of right tokens at each position of a block, from one validation."""
     found = {
         int(name.removeprefix("position_").removesuffix("_acc_epoch")): value
         for name, value in metrics.items()
@@ -216,56 +168,3 @@ def _accuracy_by_position(metrics: Mapping[str, float]) -> tuple[float, ...]:
 
 def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
-
-
-def _draw_epochs(axes: Axes, curves: Curves) -> None:
-    for epoch in range(curves.epochs[0] + 1, curves.epochs[-1] + 1):
-        first = curves.steps[bisect_left(curves.epochs, epoch)]
-        axes.axvline(first - 0.5, color=_GREY, linewidth=0.6, alpha=0.4)
-
-
-def _draw_steps(axes: Axes, points: Sequence[tuple[float, float | None]]) -> None:
-    known = [(step, value) for step, value in points if value is not None]
-    steps, values = zip(*known, strict=True)
-    marker = "." if len(known) == 1 else ""  # a line of one point is not seen
-    axes.plot(steps, values, color=_BLUE, linewidth=1.3, marker=marker, label="training")
-
-
-def _draw_validations(axes: Axes, points: Sequence[tuple[int, float | None]]) -> None:
-    known = [(step, value) for step, value in points if value is not None]
-    if known:
-        steps, values = zip(*known, strict=True)
-        axes.plot(
-            *(steps, values),
-            color=_VERMILION,
-            linestyle="",
-            marker="o",
-            markersize=5,
-            markeredgecolor="white",
-            label="validation",
-        )
-
-
-def _draw_block_size(axes: Axes, block_size: int | None) -> None:
-    if block_size is not None:
-        axes.axhline(block_size, color=_GREY, linestyle="--", linewidth=1)
-        axes.text(
-            *(0.995, block_size, f"block size {block_size}"),
-            transform=axes.get_yaxis_transform(),
-            horizontalalignment="right",
-            verticalalignment="bottom",
-        )
-        axes.margins(y=0.15)
-
-
-def _finish_axes(axes: Axes, name: str) -> None:
-    axes.set_ylabel(LABELS[name])
-    if name in _LOWEST:
-        axes.update_datalim([(axes.dataLim.x1, _LOWEST[name])])
-        axes.autoscale_view()
-        axes.set_ylim(bottom=_LOWEST[name])
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0.01)

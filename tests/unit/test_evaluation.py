@@ -45,7 +45,7 @@ def summary(chosen: EvaluateSettings | None = None, **changes: Any) -> dict[str,
 
 def write(chosen: EvaluateSettings, folder: Path, **changes: Any) -> None:
     content = summary(chosen, **changes)
-    names = ("evaluation.json", "acceptance.svg", "refused.json")
+    names = ("evaluation.json", "refused.json")
     write_evaluation(chosen, content, *(folder / name for name in names))
 
 

@@ -18,7 +18,8 @@ from speculators.models.dspark.metrics import compute_metrics as dspark_metrics
 from speculators.models.eagle3.metrics import compute_metrics as eagle3_metrics
 from speculators.train.utils import normalize_counted_metrics
 
-from lib.training_curves import draw_curves, read_curves
+from lib.training_curves import read_curves
+from lib.training_figures import draw_curves
 
 BLOCK_SIZE = 4
 

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from lib.configuration import complete, load_schema, stage_settings
+from lib.digest import canonical
+from lib.evaluation_figures import FIGURES
 from lib.served_acceptance import log_probability_gap
 from lib.serving import Serving, kept_server
 from workflow.project import ROOT, Project, environment
@@ -34,7 +38,7 @@ def evaluate(
             *("--drafter", str(finished.folder / "results/toy/drafter/config.json")),
             *("--weights", str(weights), "--prompts", *map(str, PROMPTS)),
             *("--result", str(folder / "evaluation.json")),
-            *("--figure", str(folder / "acceptance.svg"), "--log", str(folder / "stage.log")),
+            *("--log", str(folder / "stage.log")),
         ],
         cwd=folder,
         env={**environment(), "OMP_WAIT_POLICY": "passive"},
@@ -45,24 +49,36 @@ def evaluate(
 
 
 def report(finished: Project, folder: Path) -> str:
-    """Return the run's page with the evaluation and the figure in a folder."""
+    """Return the run's page with the evaluation in a folder and its figures."""
     results = finished.folder / "results/toy"
-    subprocess.run(
+    figures = [str(folder / f"{name}.svg") for name in FIGURES]
+    evaluation = ("--evaluations", str(folder / "evaluation.json"))
+    log = ("--log", str(folder / "report.log"))
+    config = complete(
+        yaml.safe_load((ROOT / "config/config.yaml").read_text()),
+        load_schema(ROOT / "config/schema.yaml"),
+        ROOT,
+    )
+    commands = [
+        ["plot_evaluation.py", *evaluation, "--figures", *figures, *log],
         [
-            *(sys.executable, str(ROOT / "scripts/report.py"), "--settings", '{"run": "toy"}'),
+            *("report.py", "--settings", canonical(stage_settings(config, "report"))),
             *("--sources", *map(str, sorted((results / "sources").glob("*.stats.json")))),
             *("--merged", str(results / "merged/stats.json")),
             *("--responses", str(results / "responses/stats.json")),
             *("--rows", str(results / "tokenized/stats.json")),
+            *("--samples", str(results / "verified_rows.json")),
             *("--stamp", str(results / "verified.json")),
             *("--training", str(results / "train.json")),
-            *("--evaluation", str(folder / "evaluation.json")),
-            *("--figure", str(folder / "acceptance.svg")),
-            *("--template", str(ROOT / "resources/report.html.jinja")),
-            *("--report", str(folder / "report.html"), "--log", str(folder / "report.log")),
+            *("--drafter", str(results / "drafter/config.json")),
+            *(*evaluation, "--figures", *figures),
+            *("--benchmarks", str(results / "benchmarks")),
+            *("--templates", *map(str, sorted((ROOT / "resources/report").iterdir()))),
+            *("--report", str(folder / "report.html"), *log),
         ],
-        check=True,
-    )
+    ]
+    for script, *arguments in commands:
+        subprocess.run([sys.executable, str(ROOT / "scripts" / script), *arguments], check=True)
     return (folder / "report.html").read_text()
 
 
@@ -104,8 +120,8 @@ def test_a_server_accepts_what_was_simulated_and_answers_as_without_a_drafter(
 
     page = report(finished, tmp_path)
     times = served["all"]["speed"][0]["ratio"]["output_tokens_per_second"]
-    assert f"<td>{times:.2f}</td>" in page
-    assert f"0 of {len(tokens)} greedy answers differ" in page
+    assert f"<b>{times:.2f}</b>" in page
+    assert f"All {len(tokens)} answers are those without the drafter." in page
 
 
 def test_a_server_says_how_sure_the_target_is_of_a_token(finished: Project, tmp_path: Path) -> None:

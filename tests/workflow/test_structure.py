@@ -47,7 +47,7 @@ SETTINGS = {
     "evaluate_drafter": EvaluateSettings,
     "report": ReportSettings,
 }
-WITHOUT_SETTINGS = {"gather_responses"}
+WITHOUT_SETTINGS = {"gather_responses", "plot_evaluation", "plot_training"}
 
 
 def rules() -> dict[str, str]:
