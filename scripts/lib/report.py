@@ -11,7 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from lib.code_version import code_version
-from lib.comparison import Comparison, compare_evaluations
+from lib.comparison import compare_evaluations
 from lib.data_journey import FIRST_UNIT, source_journey, whole_journey
 from lib.drafter_card import mask_warning
 from lib.drafter_config import drafted_tokens
@@ -19,7 +19,17 @@ from lib.figure_style import figure_svg
 from lib.files import read_json, write_text
 from lib.inline_svg import inline_svg
 from lib.journey_figure import journey_figure
-from lib.report_facts import changes, duration, large, mix, percent, revisions, timings, versions
+from lib.report_facts import (
+    changes,
+    duration,
+    large,
+    mix,
+    percent,
+    prompts,
+    revisions,
+    timings,
+    versions,
+)
 from lib.report_figures import HISTOGRAMS, histogram_figure
 from lib.training_curves import LABELS
 from lib.training_figures import curves_figure, curves_of, known_names
@@ -111,17 +121,18 @@ def _context(
     journeys = {
         source["source"]: source_journey(source, merged, responses, rows) for source in sources
     }
-    minimum = configuration.get("evaluate", {}).get("minimum_acceptance_length", {})
+    evaluate = configuration.get("evaluate", {})
+    comparison = None if published is None else compare_evaluations(published, evaluation)
     return {
         "run": settings.run,
         "target": _target_name(configuration["target"]),
         "drafter": drafter,
         "drafted_tokens": drafted_tokens(drafter),
         "mask_warning": mask_warning(drafter),
-        "verdict": verdict(evaluation, minimum),
+        "verdict": verdict(evaluation, evaluate.get("minimum_acceptance_length", {}), comparison),
         "evaluation": evaluation,
         "published": published,
-        "comparison": _comparison(published, evaluation),
+        "comparison": comparison,
         "evaluation_figures": _evaluation_figures(files.figures),
         "first_unit": FIRST_UNIT,
         "journey": journey,
@@ -146,6 +157,7 @@ def _context(
         "configuration": _yaml(configuration),
         "running": _yaml(running),
         "revisions": list(revisions(configuration)),
+        "prompts": list(prompts(evaluate)),
         "versions": training["versions"] | dict(versions(_OTHER_PACKAGES)),
         "code_version": code_version(),
         "timings": list(timings(files.benchmarks)),
@@ -156,12 +168,6 @@ def _target_name(target: Mapping[str, Any]) -> str:
     """Return how people call the target."""
     name: str = target["hub"]["repo"] if "hub" in target else target["name"]
     return name
-
-
-def _comparison(
-    published: Mapping[str, Any] | None, evaluation: Mapping[str, Any]
-) -> Comparison | None:
-    return None if published is None else compare_evaluations(published, evaluation)
 
 
 def _training_figures(

@@ -27,22 +27,31 @@ class Change:
 
 
 def changes(journey: Journey, journeys: Mapping[str, Journey]) -> Iterator[Change]:
-    """Yield all that is lost or joins, stage by stage."""
+    """Yield all that is lost or joins, stage by stage.
+
+    Args:
+        journeys: those of the sources, which may not know a reason; if all of them lost or gained
+            just that much at a stage, it is what they lost or gained.
+    """
     for number, step in enumerate(journey):
+        own = {name: one[number] for name, one in journeys.items()}
         for is_loss, parts in ((True, step.lost), (False, step.joined)):
+            every = {name: one.lost if is_loss else one.joined for name, one in own.items()}
             for part in parts:
-                own = {name: one[number] for name, one in journeys.items()}
-                amounts = {
-                    name: sum(
-                        other.amount
-                        for other in (one.lost if is_loss else one.joined)
-                        if other.reason == part.reason
-                    )
-                    for name, one in own.items()
-                }
-                known = {name: amount for name, amount in amounts.items() if amount}
+                known = _amounts(every, part.reason)
+                if not known and sum(_amounts(every).values()) == part.amount:
+                    known = _amounts(every)
                 share = part.amount / max(step.arrives, 1)
                 yield Change(step.stage, is_loss, part, share, known)
+
+
+def _amounts(parts: Mapping[str, Sequence[Part]], reason: str = "") -> dict[str, int]:
+    """Return how much of each source is lost or joins, for one reason or for all."""
+    amounts = {
+        name: sum(part.amount for part in own if reason in ("", part.reason))
+        for name, own in parts.items()
+    }
+    return {name: amount for name, amount in amounts.items() if amount}
 
 
 @dataclass(frozen=True)
@@ -89,6 +98,18 @@ def mix(entries: Sequence[Mapping[str, Any]], rows: Mapping[str, Any]) -> Iterat
             sides=sides,
             share=amounts["supervised_tokens"] / max(rows["supervised_tokens"], 1),
         )
+
+
+def prompts(evaluate: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the evaluation prompts: name or domain of each set, and where it comes from.
+
+    Args:
+        evaluate: this section of the configuration.
+    """
+    if files := evaluate.get("prompts"):
+        yield "files", ", ".join(files)
+    for entry in evaluate.get("prompt_sets", ()):
+        yield f"{entry['name']} ({entry['domain']})", _origin(entry)
 
 
 def _origin(entry: Mapping[str, Any]) -> str:

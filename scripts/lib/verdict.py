@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from lib.comparison import Comparison
+
 Kind = Literal["good", "bad", "unknown"]
 
 _FEW_PROMPTS = 100
@@ -32,12 +34,15 @@ class Verdict:
     findings: tuple[Finding, ...]
 
 
-def verdict(evaluation: Mapping[str, Any], minimum: Mapping[str, float]) -> Verdict:
+def verdict(
+    evaluation: Mapping[str, Any], minimum: Mapping[str, float], comparison: Comparison | None
+) -> Verdict:
     """Return what an evaluation says.
 
     Args:
         evaluation: content of `evaluation.json`.
         minimum: the acceptance lengths that were asked for, by domain.
+        comparison: a published drafter (first) and this one (second); None if there is none.
     """
     findings = (
         _acceptance(evaluation),
@@ -45,6 +50,7 @@ def verdict(evaluation: Mapping[str, Any], minimum: Mapping[str, float]) -> Verd
         _losslessness(evaluation),
         _gates(evaluation, minimum),
         *_head(evaluation),
+        *_published(comparison),
         *_mode(evaluation),
         *_prompts(evaluation),
     )
@@ -185,6 +191,22 @@ def _head(evaluation: Mapping[str, Any]) -> Iterator[Finding]:
         "good" if own > other else "bad",
         "Against the target's own MTP head",
         f"{own:.2f} tokens a step, the head's are {other:.2f}.{speed}",
+    )
+
+
+def _published(comparison: Comparison | None) -> Iterator[Finding]:
+    if comparison is None:
+        return
+    everything = comparison.domains[0]
+    change = everything.difference
+    kind: Kind = "good" if change.low > 0 else "bad" if change.high < 0 else "unknown"
+    doubt = "" if kind != "unknown" else " So these prompts do not tell which one is better."
+    yield Finding(
+        kind,
+        "Against the published drafter",
+        f"{everything.second.value:.2f} tokens a step, the published one's are "
+        f"{everything.first.value:.2f}: a difference of {change.value:+.2f} ({change.low:+.2f} to "
+        f"{change.high:+.2f}).{doubt}",
     )
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from lib.report_facts import duration, large, percent, revisions, timings
+from lib.data_journey import Part, Step
+from lib.report_facts import changes, duration, large, percent, prompts, revisions, timings
 from lib.row_display import shown_stretches
 
 
@@ -37,6 +38,24 @@ def test_shares_and_large_numbers():
     ]
 
 
+def test_each_change_says_which_sources_it_concerns():
+    def journey(arrives, **lost):
+        parts = tuple(Part(reason, amount, "", False) for reason, amount in lost.items())
+        return (Step("stage", "rows", arrives, arrives - sum(lost.values()), (), parts),)
+
+    sources = {"a": journey(10, short=2), "b": journey(5, short=1, long=1), "c": journey(3)}
+    found = list(changes(journey(18, short=3, long=1), sources))
+    assert [(one.part.reason, dict(one.sources)) for one in found] == [
+        *(("short", {"a": 2, "b": 1}), ("long", {"b": 1}))
+    ]
+    assert found[0].share == pytest.approx(3 / 18)
+    unknown = {"a": journey(10, failed=2), "b": journey(8, failed=1)}
+    (only,) = changes(journey(18, refused=3), unknown)
+    assert only.sources == {"a": 2, "b": 1}
+    one, other = changes(journey(18, refused=2, empty=1), unknown)
+    assert one.sources == other.sources == {}
+
+
 def test_revisions_are_those_of_the_configuration():
     start = {"from": {"hub": {"repo": "a/drafter", "revision": "b" * 40}}}
     hub = {"hub": {"repo": "some/target", "revision": "a" * 40}, "name": "target"}
@@ -45,6 +64,19 @@ def test_revisions_are_those_of_the_configuration():
         "training started from": f"a/drafter at {'b' * 40}",
     }
     assert dict(revisions({"target": {"build": "toy"}, "train": {}}))["target"]
+
+
+def test_prompts_are_files_and_public_sets():
+    hub = {"dataset": "openai/gsm8k", "revision": "c" * 40, "files": ["test.parquet"]}
+    evaluate = {
+        "prompts": ["a.jsonl", "b.jsonl"],
+        "prompt_sets": [{"name": "gsm8k", "domain": "math", "hub": hub}],
+    }
+    assert list(prompts(evaluate)) == [
+        ("files", "a.jsonl, b.jsonl"),
+        ("gsm8k (math)", f"openai/gsm8k at {'c' * 12}"),
+    ]
+    assert list(prompts({"prompts": [], "prompt_sets": []})) == []
 
 
 def decode(ids):

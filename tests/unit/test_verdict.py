@@ -5,6 +5,7 @@ import random
 import pytest
 from written_run import measured
 
+from lib.comparison import compare_evaluations
 from lib.verdict import verdict
 
 DOMAINS = ("chat", "code")
@@ -16,11 +17,11 @@ def served():
 
 
 def kinds(evaluation, **minimum):
-    return {found.title: found.kind for found in verdict(evaluation, minimum).findings}
+    return {found.title: found.kind for found in verdict(evaluation, minimum, None).findings}
 
 
 def text(evaluation, title, **minimum):
-    findings = verdict(evaluation, minimum).findings
+    findings = verdict(evaluation, minimum, None).findings
     return next(found.text for found in findings if found.title == title)
 
 
@@ -32,7 +33,7 @@ def with_ratios(evaluation, *ratios):
 
 def test_a_simulation_says_that_speed_and_answers_are_not_known():
     evaluation = measured(random.Random(0), DOMAINS, served=False)
-    found = verdict(evaluation, {})
+    found = verdict(evaluation, {}, None)
     assert f"{evaluation['all']['acceptance_length']:.2f} tokens a step" in found.summary
     assert "simulated" in found.summary
     unknown = {"Speed", "Same answers", "What was asked for", "The other thinking mode"}
@@ -51,7 +52,7 @@ def test_a_simulation_says_that_speed_and_answers_are_not_known():
 def test_speed_is_judged_at_every_concurrency(served, ratios, kind, summary):
     evaluation = with_ratios(served, *ratios)
     assert kinds(evaluation)["Speed"] == kind
-    assert summary in verdict(evaluation, {}).summary
+    assert summary in verdict(evaluation, {}, None).summary
 
 
 def test_a_server_without_a_baseline_has_no_speed_to_compare(served):
@@ -60,7 +61,7 @@ def test_a_server_without_a_baseline_has_no_speed_to_compare(served):
     served["losslessness"] = None
     assert kinds(served)["Speed"] == kinds(served)["Same answers"] == "unknown"
     assert "evaluate.baseline" in text(served, "Speed")
-    assert "nothing was answered without it" in verdict(served, {}).summary
+    assert "nothing was answered without it" in verdict(served, {}, None).summary
 
 
 def test_a_difference_counts_only_where_the_target_was_decided(served):
@@ -96,3 +97,14 @@ def test_the_other_mode_is_told(served):
     assert "With thinking on:" in text(served, "The other thinking mode")
     served["other_mode"] = None
     assert kinds(served)["The other thinking mode"] == "unknown"
+
+
+@pytest.mark.parametrize(("more", "kind"), [(20, "good"), (0, "unknown"), (-20, "bad")])
+def test_a_published_drafter_is_compared_prompt_by_prompt(served, more, kind):
+    published = measured(random.Random(0), DOMAINS, served=True)
+    for prompt in published["prompts"]:
+        prompt["accepted"] = max(0, prompt["accepted"] - more)
+    found = verdict(served, {}, compare_evaluations(published, served)).findings
+    (told,) = [one for one in found if one.title == "Against the published drafter"]
+    assert told.kind == kind
+    assert ("do not tell which one is better" in told.text) == (kind == "unknown")

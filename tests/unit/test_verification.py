@@ -219,6 +219,23 @@ def test_the_report_marks_what_is_supervised(run, render):
     assert "⟦<|im_start|>" not in report
 
 
+def test_a_row_of_each_source_is_kept_with_its_text(run, render):
+    run.verify(render)
+    stored = [(ids, mask) for ids, mask, _ in read_token_rows(run.stages.tokenized)]
+    train_rows = read_json(run.stages.tokenized / "stats.json")["train_rows"]
+    samples = read_json(run.folder / "verified_rows.json")
+    assert {sample["source"] for sample in samples} == set(SOURCES)
+    assert len(samples) == len(SOURCES)
+    for sample in samples:
+        ids, mask = stored[sample["row"]]
+        assert sample["tokens"] == len(ids) and sample["supervised_tokens"] == sum(mask)
+        assert sample["split"] == ("train" if sample["row"] < train_rows else "validation")
+        said = [part["beginning"] for part in sample["text"] if part["is_supervised"]]
+        assert all(text.endswith("<|im_end|>") for text in said)
+        whole = "".join(part["beginning"] + part["end"] for part in sample["text"])
+        assert whole == render().decode(ids)
+
+
 def test_require_stamp_accepts_what_was_verified_and_notices_a_missing_shard(run, render):
     run.verify(render)
     require_stamp(run.stamp, run.stages.tokenized, run.target)

@@ -76,7 +76,11 @@ def write_run(
     configuration = {
         "target": {"name": "target", "hub": {"repo": "some/target", "revision": "f" * 40}},
         "sources": [{"name": name, "format": "sharegpt", "files": [details]} for name in names],
-        "evaluate": {"minimum_acceptance_length": {"all": 1.5}},
+        "evaluate": {
+            "minimum_acceptance_length": {"all": 1.5},
+            "prompts": [details],
+            "prompt_sets": [{"name": "gsm8k", "domain": "math", "files": [details]}],
+        },
     }
     return ReportSettings("made-up", configuration), RunFiles(
         sources=[folder / f"sources/{name}.stats.json" for name in names],
