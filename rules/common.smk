@@ -11,7 +11,6 @@ sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 
 from lib.allocation import training_allocation
 from lib.configuration import (
-    RUNNING_SECTIONS,
     ConfigurationError,
     complete,
     drafter_folder,
@@ -77,7 +76,6 @@ EVALUATIONS = ["<results>/evaluation.json"]
 FORMS = ("svg", "png")
 SPEED_FORMS = FORMS if CONFIG["evaluate"]["backend"] == "vllm" else ()
 REPORT_TEMPLATES = sorted(str(path) for path in Path("resources/report").iterdir())
-RUNNING = {section: CONFIG[section] for section in RUNNING_SECTIONS}
 KEEP_RESPONSES = CONFIG["responses"]["mode"] == "keep"
 
 

@@ -106,7 +106,7 @@ rule report:
     resources:
         mem_mb=1000,
         runtime=30,
-        running=canonical(RUNNING),
+        running=canonical({"serving": SERVING, "trainer": TRAINER}),
     params:
         settings=lambda w: settings("report"),
         code=code_digest("report.py", environment="training.yaml"),

@@ -21,9 +21,6 @@ TOY_PLAN = Path("resources/toy_target")
 KNOWN_TARGETS = Path("resources/targets")
 """Configurations of targets on the hub, in folders that are called like those of the targets."""
 
-RUNNING_SECTIONS = ("serving", "trainer")
-"""Sections that say only how stages run; they make nothing stale."""
-
 HELD_OUT = Path("resources/evaluation")
 """Prompts that the project holds out of every corpus."""
 
@@ -119,8 +116,9 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
         case "evaluate_drafter":
             return {**mode, **_without(config["evaluate"], "prompts", "prompt_sets")}
         case "report":
-            shown = _without(config, *RUNNING_SECTIONS)
-            return {**_pick(config, "run"), "configuration": shown}
+            shown = _without(config, "serving", "trainer")
+            states = _without(config["hidden_states"], "mooncake")
+            return {"run": config["run"], "configuration": {**shown, "hidden_states": states}}
     raise ValueError(f"no stage {stage!r}")
 
 

@@ -35,7 +35,7 @@ def test_the_page_opens_without_a_complaint_and_shows_every_source(finished: Pro
 
 def test_figures_are_there_as_svg_and_png(finished: Project) -> None:
     results = finished.folder / "results/toy"
-    names = {path.name for path in [*results.glob("evaluation/*"), *results.glob("training.*")]}
+    names = {path.name for path in [*results.glob("evaluation/*.*"), *results.glob("training.*")]}
     assert names == {
         f"{name}.{form}"
         for name in ("acceptance_by_domain", "acceptance_by_position", "training")
