@@ -34,11 +34,14 @@ KEPT_WORK = {
 }
 """What stages keep besides the files that their rules declare."""
 
-NOT_FINAL = {"logs", "benchmarks", "checkpoints", "training.svg"}
-"""What holds times below a run's results, or is no result."""
+NOT_FINAL = {
+    *("logs", "benchmarks", "checkpoints"),
+    *("training.svg", "training.png", "report.html"),
+}
+"""What holds or draws times below a run's results, or is no result."""
 
 _SPEED = re.compile(rb'"tokens_per_second": [^,}]+')
-"""The only number of a result that time decides; `training.svg` draws it."""
+"""The only number of a result that time decides; figures and report draw it."""
 
 
 @dataclass(frozen=True)

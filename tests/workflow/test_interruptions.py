@@ -19,7 +19,9 @@ STAGES = (
 )
 """Those that keep work of their own, and some that do not; `make soak` hits every stage."""
 
-AFTER_TRAINING = {"export_drafter", "evaluate_drafter", "report"}
+AFTER_TRAINING = {
+    *("plot_training", "export_drafter", "evaluate_drafter", "plot_evaluation", "report"),
+}
 """Stale after another training of the same drafter, for `train.json` says how fast it was."""
 
 
