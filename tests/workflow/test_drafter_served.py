@@ -143,6 +143,28 @@ def served(target: Path, folder: Path) -> Iterator[Server]:
         yield server
 
 
+def drafted(
+    target: Path, folder: Path, answers: list[tuple[list[int], int]], block_size: int = 1
+) -> tuple[float, float]:
+    """Have whole blocks of answers given by a target with the drafter of a folder.
+
+    Args:
+        answers: the prompt of each, and its length in tokens.
+
+    Returns:
+        Drafts and acceptance length.
+    """
+    with served(target, folder) as server:
+        for prompt, length in answers:
+            # Whole blocks after the first token, which no block is needed for.
+            whole = 1 + (length - 1) // block_size * block_size
+            body = {"model": server.model, "prompt": prompt, "max_tokens": whole}
+            server.post("/v1/completions", {**body, "temperature": 0})
+        metrics = server.text("/metrics")
+    drafts = counter(metrics, "spec_decode_num_drafts")
+    return drafts, 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts
+
+
 def counter(metrics: str, name: str) -> float:
     match = re.search(rf"^vllm:{name}_total\{{.*\}} (\S+)$", metrics, re.M)
     assert match is not None
@@ -158,16 +180,8 @@ def test_nearly_whole_blocks_of_a_conversation_known_by_heart_are_accepted(
     train(target, tmp_path, **BY_HEART)
     block_size = read_json(tmp_path / "drafter/config.json")["block_size"]
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    with served(target, tmp_path) as server:
-        for prompt, length in answers:
-            # Whole blocks after the first token, which no block is needed for.
-            whole = 1 + (length - 1) // block_size * block_size
-            body = {"model": server.model, "prompt": prompt, "max_tokens": whole}
-            server.post("/v1/completions", {**body, "temperature": 0})
-        metrics = server.text("/metrics")
-    drafts = counter(metrics, "spec_decode_num_drafts")
+    drafts, acceptance_length = drafted(target, tmp_path, answers, block_size)
     assert drafts >= 20
-    acceptance_length = 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts
     assert acceptance_length >= 0.8 * block_size
 
 
@@ -180,10 +194,5 @@ def test_a_drafter_without_blocks_drafts_in_a_server(
     eagle = {"algorithm": "eagle3", "layers": 1, "mask_token": "", "block_size": ""}
     train(target, tmp_path, **eagle, epochs=6, learning_rate=0.004, optimizer="muon")
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
-    with served(target, tmp_path) as server:
-        for prompt, length in answers:
-            body = {"model": server.model, "prompt": prompt, "max_tokens": length}
-            server.post("/v1/completions", {**body, "temperature": 0})
-        metrics = server.text("/metrics")
-    drafts = counter(metrics, "spec_decode_num_drafts")
-    assert 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts >= 2
+    _, acceptance_length = drafted(target, tmp_path, answers)
+    assert acceptance_length >= 2

@@ -1,8 +1,6 @@
-"""The toy target and its drafter in a real vLLM server."""
+"""A real vLLM server of the toy target: how it starts, and how it ends."""
 
-import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,10 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.conversation import from_record
-from lib.jsonl import read_jsonl
-from lib.rendering import Renderer, ThinkingMode
-from lib.vllm_server import Server, ServerError, vllm_server
+from lib.vllm_server import ServerError, vllm_server
 from workflow.project import ROOT, Project
 
 OPTIONS = ("--enforce-eager", "--dtype", "float32", "--max-model-len", "1024")
@@ -29,51 +24,6 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def target_of(project: Project) -> Path:
     return next((project.folder / "models").glob("toy@*"))
-
-
-def encoded_prompts(target: Path) -> list[list[int]]:
-    renderer = Renderer(target, ThinkingMode())
-    conversations = [
-        from_record({"source": "", **prompt})
-        for path in sorted((ROOT / "resources/evaluation").glob("*.jsonl"))
-        for prompt in read_jsonl(path)
-    ]
-    return [renderer.encode(renderer.prompt(c.turns, c.tools)) for c in conversations]
-
-
-def greedy_answers(server: Server, prompts: list[list[int]]) -> list[str]:
-    body = {"model": server.model, "max_tokens": 128, "temperature": 0}
-    answers = [server.post("/v1/completions", {**body, "prompt": prompt}) for prompt in prompts]
-    return [answer["choices"][0]["text"] for answer in answers]
-
-
-def counter(metrics: str, name: str) -> float:
-    match = re.search(rf"^vllm:{name}_total\{{.*\}} (\S+)$", metrics, re.M)
-    assert match is not None
-    return float(match[1])
-
-
-def test_server_drafts_as_simulated_and_answers_as_without_a_drafter(
-    finished: Project, tmp_path: Path
-) -> None:
-    target = target_of(finished)
-    prompts = encoded_prompts(target)
-    drafter = finished.folder / "results/toy/drafter"
-    speculative = json.dumps(
-        {"method": "dflash", "model": str(drafter), "num_speculative_tokens": 7}
-    )
-    options = (*OPTIONS, "--speculative-config", speculative)
-    with vllm_server(target, "toy", options, tmp_path / "drafted.log") as server:
-        drafted = greedy_answers(server, prompts)
-        metrics = server.text("/metrics")
-    drafts = counter(metrics, "spec_decode_num_drafts")
-    length = 1 + counter(metrics, "spec_decode_num_accepted_tokens") / drafts
-    simulated = json.loads((finished.folder / "results/toy/evaluation.json").read_text())
-    assert length == pytest.approx(simulated["all"]["acceptance_length"], rel=0.03)
-    assert length > 1.5
-
-    with vllm_server(target, "toy", OPTIONS, tmp_path / "plain.log") as server:
-        assert greedy_answers(server, prompts) == drafted
 
 
 @pytest.fixture
