@@ -37,6 +37,7 @@ include: "rules/dataset.smk"
 include: "rules/target.smk"
 include: "rules/responses.smk"
 include: "rules/training.smk"
+include: "rules/published.smk"
 include: "rules/evaluation.smk"
 include: "rules/report.smk"
 
@@ -53,14 +54,14 @@ rule all:
     default_target: True
     input:
         rules.train.input,
-        "<results>/evaluation.json",
+        EVALUATIONS,
         "<results>/report.html",
 
 
 rule evaluate:
     """Measure the drafter."""
     input:
-        "<results>/evaluation.json",
+        EVALUATIONS,
 
 
 rule dataset:

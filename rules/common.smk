@@ -19,6 +19,7 @@ from lib.configuration import (
     local_drafter_files,
     local_target_files,
     prompt_set_names,
+    published_drafters,
     source_entry,
     source_names,
     stage_settings,
@@ -71,19 +72,28 @@ SERVING = CONFIG["serving"]
 TRAINER = trainer_settings(CONFIG)
 ONLINE = CONFIG["hidden_states"]["mode"] == "online"
 TRAINING_GPUS = CONFIG["train"]["gpus"] + (SERVING["gpus"] if ONLINE else 0)
-PUBLISHED_DRAFTER = drafter_folder(CONFIG)
-EVALUATIONS = ["<results>/evaluation.json"]
+PUBLISHED_DRAFTERS = published_drafters(CONFIG)
 FORMS = ("svg", "png")
 SPEED_FORMS = FORMS if CONFIG["evaluate"]["backend"] == "vllm" else ()
 REPORT_TEMPLATES = sorted(str(path) for path in Path("resources/report").iterdir())
 KEEP_RESPONSES = CONFIG["responses"]["mode"] == "keep"
+EVALUATIONS = ["<results>/evaluation.json"]
+EVALUATIONS += (
+    ["<results>/evaluation.published.json"] if "published" in CONFIG["evaluate"] else []
+)
 
 
-def settings(stage, source=""):
+def settings(stage, name=""):
     """Return the canonical JSON of the settings of a stage."""
-    return canonical(stage_settings(CONFIG, stage, source))
+    return canonical(stage_settings(CONFIG, stage, name))
 
 
 def corpus_to_tokenize():
     """Return the records that are tokenized: regenerated, or as the merge left them."""
     return f"<results>/{'merged' if KEEP_RESPONSES else 'responses'}/sharegpt.jsonl"
+
+
+def published_manifest(section, key):
+    """Return the manifest of the published drafter that a key names; nothing if it names none."""
+    folder = drafter_folder(CONFIG, section, key)
+    return f"{folder}/drafter.json" if folder else []

@@ -5,42 +5,10 @@ REQUIRED INPUTS
     <results>/hidden_states.json, unless a server gives the states while the drafter is trained
     the published drafter that training starts from, if `train.from` names one
 OUTPUTS
-    models/drafter-{target}@{digest8}/ and its drafter.json, shared between runs, for such a drafter
     <results>/train.json; checkpoints in <results>/checkpoints/{digest8}/, which no rule declares,
     so that neither a failure nor a rerun deletes them
     <results>/drafter/: config.json, model.safetensors, README.md
 """
-
-if PUBLISHED_DRAFTER:
-
-    rule fetch_drafter:
-        """Bring the published drafter that training starts from; the manifest is written last."""
-        input:
-            files=local_drafter_files(CONFIG),
-            weights="<target>/weights.json",
-        output:
-            manifest=f"{PUBLISHED_DRAFTER}/drafter.json",
-        log:
-            "<logs>/fetch_drafter.log",
-        benchmark:
-            "<benchmarks>/fetch_drafter.tsv"
-        # Early: one that does not fit stops the run before data is made for it.
-        priority: 1
-        localrule: True
-        conda:
-            "../envs/training.yaml"
-        resources:
-            mem_mb=2000,
-            runtime=120,
-        params:
-            settings=lambda w: settings("fetch_drafter"),
-            code=code_digest("fetch_drafter.py", environment="training.yaml"),
-        shell:
-            "python scripts/fetch_drafter.py"
-            " --settings {params.settings:q}"
-            " --weights {input.weights:q}"
-            " --manifest {output.manifest:q}"
-            " --log {log:q}"
 
 
 rule train_drafter:
@@ -50,7 +18,7 @@ rule train_drafter:
         tokenized="<results>/tokenized/stats.json",
         hidden_states=[] if ONLINE else "<results>/hidden_states.json",
         weights="<target>/weights.json",
-        start=f"{PUBLISHED_DRAFTER}/drafter.json" if PUBLISHED_DRAFTER else [],
+        start=published_manifest("train", "from"),
     output:
         result="<results>/train.json",
     log:

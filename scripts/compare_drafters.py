@@ -1,6 +1,7 @@
 """Compare two drafters of one target by their `evaluation.json`, prompt by prompt.
 
-python scripts/compare_drafters.py results/one/evaluation.json results/other/evaluation.json
+python scripts/compare_drafters.py results/one results/other
+python scripts/compare_drafters.py results/one/evaluation.json results/one/evaluation.published.json
 """
 
 import argparse
@@ -15,8 +16,8 @@ from lib.files import read_json
 def main() -> None:
     """Show what the second drafter changes."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("first", metavar="A", type=Path, help="evaluation.json of one drafter")
-    parser.add_argument("second", metavar="B", type=Path, help="evaluation.json of another")
+    parser.add_argument("first", metavar="A", type=Path, help="run, or evaluation.json, of one")
+    parser.add_argument("second", metavar="B", type=Path, help="the same of another")
     args = parser.parse_args()
     try:
         comparison = compare_evaluations(_read(args.first), _read(args.second))
@@ -31,6 +32,7 @@ def _read(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: the file is none of this version.
     """
+    path = path / "evaluation.json" if path.is_dir() else path
     try:
         content = read_json(path)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Bring a published drafter, from the hub or a local folder, for training to start from."""
+"""Bring a published drafter, from the hub or a local folder, to train on from it or measure it."""
 
 import argparse
 from pathlib import Path

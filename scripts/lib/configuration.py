@@ -11,7 +11,7 @@ from lib.algorithms import ALGORITHMS
 from lib.digest import digest
 from lib.formats import format_names
 from lib.prompt_formats import PROMPT_FORMATS
-from lib.target_facts import TargetFacts, model_files, read_facts
+from lib.target_facts import TargetFacts, head_problem, model_files, read_facts
 
 Config = dict[str, Any]
 
@@ -23,6 +23,10 @@ KNOWN_TARGETS = Path("resources/targets")
 
 HELD_OUT = Path("resources/evaluation")
 """Prompts that the project holds out of every corpus."""
+
+
+PUBLISHED = (("train", "from"), ("evaluate", "published"))
+"""Sections and keys that name a published drafter."""
 
 
 class ConfigurationError(ValueError):
@@ -54,7 +58,7 @@ def complete(config: Mapping[str, Any], schema: Config, root: Path) -> Config:
     return completed
 
 
-def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, Any]:
+def stage_settings(config: Config, stage: str, name: str = "") -> dict[str, Any]:
     """Return the settings that a stage gets, which is what makes it stale besides its input.
 
     Files that a stage reads are its inputs, so their paths are not among its settings.
@@ -62,19 +66,19 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
     Args:
         config: a complete configuration.
         stage: name of the rule.
-        source: name of the source or set of prompts, for the rules that work on one.
+        name: of the source, set of prompts or published drafter, for the rules that work on one.
     """
     target, train = config["target"], config["train"]
     mode = {key: target[key] for key in ("thinking", "preserve_thinking", "trust_remote_code")}
     trust = {"trust_remote_code": target["trust_remote_code"]}
     match stage:
         case "fetch_source":
-            return _pick(source_entry(config, source), "files", "hub", "urls")
+            return _pick(source_entry(config, name), "files", "hub", "urls")
         case "normalize_source":
             keys = ("name", "format", "max_samples", "max_reject_rate")
-            return _pick(source_entry(config, source), *keys)
+            return _pick(source_entry(config, name), *keys)
         case "prepare_prompts":
-            entry = source_entry(config, source)
+            entry = source_entry(config, name)
             return _pick(entry, "name", "format", "domain", "max_prompts", "max_reject_rate")
         case "merge_sources":
             rules = _without(config["merge"], "decontaminate")
@@ -96,9 +100,12 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
             stored = _without(config["hidden_states"], "transfer", "mooncake")
             return {**stored, "layer_ids": train["target_layer_ids"], **trust}
         case "fetch_drafter":
+            origin = published_drafters(config).get(name, {})
+            if origin != train.get("from", {}):
+                return {**origin, "key": "evaluate.published", **trust}
             shape = _pick(train, "algorithm", "layers", "block_size", "target_layer_ids")
             shape |= _pick(train, "mask_token", "sliding_window", "full_attention_layers")
-            return {**train.get("from", {}), **shape, **_pick(train, "draft_vocabulary"), **trust}
+            return {**origin, **shape, **_pick(train, "draft_vocabulary"), **trust}
         case "train_drafter":
             states = config["hidden_states"]
             origin = {"hidden_states": states["mode"], "transfer": states["transfer"]}
@@ -114,7 +121,13 @@ def stage_settings(config: Config, stage: str, source: str = "") -> dict[str, An
                 "sources": [_pick(entry, *place) for entry in config["sources"]],
             }
         case "evaluate_drafter":
-            return {**mode, **_without(config["evaluate"], "prompts", "prompt_sets")}
+            return {**mode, **_without(config["evaluate"], "prompts", "prompt_sets", "published")}
+        case "evaluate_published_drafter":
+            gates = ("minimum_acceptance_length", "maximum_differing_share")
+            measured = _without(config["evaluate"], "prompts", "prompt_sets", "published", *gates)
+            # What the target's own head is worth does not depend on the drafter.
+            baseline = [each for each in measured["baseline"] if each != "mtp"]
+            return {**mode, **measured, "baseline": baseline}
         case "report":
             shown = _without(config, "serving", "trainer")
             states = _without(config["hidden_states"], "mooncake")
@@ -181,21 +194,37 @@ def known_target(config: Config, root: Path) -> Path | None:
     return next((folder for folder in folders if (folder / "config.json").is_file()), None)
 
 
-def drafter_folder(config: Config) -> str:
-    """Return the folder of the published drafter that training starts from; "" if there is none.
+def published_drafter(config: Config, section: str, key: str) -> str:
+    """Return the name of the published drafter that a key names; "" if it names none.
 
-    The eight digits are a digest of where it comes from and of the target that completes it.
+    Its eight digits are a digest of where it comes from and of the target that completes it, so
+    one that is named twice is brought once.
     """
-    published = config["train"].get("from")
+    published = config[section].get(key)
     if published is None:
         return ""
     origin = digest([published, target_folder(config)])[:8]
-    return f"models/drafter-{config['target']['name']}@{origin}"
+    return f"{config['target']['name']}@{origin}"
 
 
-def local_drafter_files(config: Config) -> list[str]:
+def drafter_folder(config: Config, section: str, key: str) -> str:
+    """Return the folder of the published drafter that a key names; "" if it names none."""
+    name = published_drafter(config, section, key)
+    return f"models/drafter-{name}" if name else ""
+
+
+def published_drafters(config: Config) -> dict[str, dict[str, Any]]:
+    """Return where each published drafter comes from, by name."""
+    return {
+        name: config[section][key]
+        for section, key in PUBLISHED
+        if (name := published_drafter(config, section, key))
+    }
+
+
+def local_drafter_files(config: Config, name: str) -> list[str]:
     """Return the files of a published drafter that is a local folder; none for other drafters."""
-    path = config["train"].get("from", {}).get("path")
+    path = published_drafters(config)[name].get("path")
     return [] if path is None else [str(file) for file in model_files(Path(path))]
 
 
@@ -298,8 +327,12 @@ def _cross_check(config: Config, root: Path) -> Iterator[str]:
     path = config["target"].get("path")
     if path is not None and not (root / path / "config.json").is_file():
         yield f"target.path: {path} is no model folder (no config.json)"
-    yield from _check_published_drafter(config, root)
-    yield from _check_drafter(config, _known_facts(config, root))
+    for section, name in PUBLISHED:
+        if name in config[section]:
+            yield from _check_published_drafter(f"{section}.{name}", config[section][name], root)
+    facts = _known_facts(config, root)
+    yield from _check_baseline(config["evaluate"], facts)
+    yield from _check_drafter(config, facts)
 
 
 def _check_sources(config: Config, root: Path) -> Iterator[str]:
@@ -343,14 +376,23 @@ def _check_location(key: str, entry: Mapping[str, Any], root: Path) -> Iterator[
         yield f"{key}.files: two files have the same name"
 
 
-def _check_published_drafter(config: Config, root: Path) -> Iterator[str]:
-    published = config["train"].get("from")
-    if published is None:
-        return
-    yield from _exactly_one("train.from", published, ("hub", "path"))
+def _check_published_drafter(key: str, published: Config, root: Path) -> Iterator[str]:
+    yield from _exactly_one(key, published, ("hub", "path"))
     path = published.get("path")
     if path is not None and not (root / path / "config.json").is_file():
-        yield f"train.from.path: {path} is no folder of a drafter (no config.json)"
+        yield f"{key}.path: {path} is no folder of a drafter (no config.json)"
+
+
+def _check_baseline(evaluate: Config, facts: TargetFacts | None) -> Iterator[str]:
+    if "mtp" not in evaluate["baseline"]:
+        return
+    if evaluate["backend"] != "vllm":
+        yield (
+            "evaluate.baseline: mtp needs evaluate.backend vllm, for only a server drafts with "
+            "the target's own MTP head"
+        )
+    elif facts is not None and (problem := head_problem(facts, evaluate["mtp_tokens"])):
+        yield problem
 
 
 def _exactly_one(key: str, values: Mapping[str, Any], choices: tuple[str, ...]) -> Iterator[str]:

@@ -35,6 +35,8 @@ class EvaluateSettings:
     max_tokens: int = 128
     concurrency: tuple[int, ...] = (1, 8)
     baseline: tuple[str, ...] = ("none",)
+    mtp_tokens: int = 2
+    other_thinking_mode: bool = False
     maximum_differing_share: float = 0.05
     minimum_acceptance_length: dict[str, float] = field(default_factory=dict)
     trust_remote_code: bool = False
@@ -50,6 +52,27 @@ class Question:
 
 
 @dataclass(frozen=True)
+class HeadMeasurement:
+    """The same questions, where the target drafted with its own MTP head.
+
+    Attributes:
+        tokens: how many the head proposes at a time.
+        acceptances: what the target accepted of each question.
+        timings: of the answers.
+        losslessness: None if there are no answers to compare with.
+    """
+
+    tokens: int
+    acceptances: Sequence[Acceptance]
+    timings: Timings
+    losslessness: Losslessness | None = None
+
+    def summary(self) -> dict[str, Any]:
+        """Return what `evaluation.json` says of the head once for all prompts."""
+        return {"tokens": self.tokens, "losslessness": _summary(self.losslessness)}
+
+
+@dataclass(frozen=True)
 class Measurement:
     """What was measured of each question, in their order, and of all.
 
@@ -59,6 +82,7 @@ class Measurement:
         with_drafter: times; empty where there was no server.
         without_drafter: times of the same prompts without the drafter; None if not measured.
         losslessness: None if there are no answers to compare with.
+        mtp: the target's own MTP head on the same questions; None if not measured.
     """
 
     acceptances: Sequence[Acceptance]
@@ -66,6 +90,11 @@ class Measurement:
     with_drafter: Timings = field(default_factory=dict)
     without_drafter: Timings | None = None
     losslessness: Losslessness | None = None
+    mtp: HeadMeasurement | None = None
+
+
+Measured = tuple[Sequence[Question], Measurement]
+"""The questions of a thinking mode, and what was measured of them."""
 
 
 def read_questions(
@@ -98,41 +127,71 @@ def evaluation(
     drafted_tokens: int,
     questions: Sequence[Question],
     measured: Measurement,
+    other_mode: Measured | None = None,
+    published: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the content of `evaluation.json`; docs/evaluation.md says what the keys mean.
 
     Args:
         drafted_tokens: how many the drafter proposes at a time.
+        other_mode: the same in the other thinking mode; None if not measured.
+        published: what is known of a drafter that others have published; None of the run's own.
     """
-    domains = sorted({question.domain for question in questions})
-    pairs = list(zip(questions, measured.acceptances, strict=True))
-
-    def part(names: Sequence[str]) -> dict[str, Any]:
-        acceptance = summarize(one for question, one in pairs if question.domain in names)
-        speed = speed_summary(measured.with_drafter, measured.without_drafter, names)
-        return {**acceptance, "speed": speed}
-
-    losslessness = measured.losslessness
+    other = {"thinking": not settings.thinking, **_of_mode(*other_mode)} if other_mode else None
     return {
         "backend": settings.backend,
         "block_size": drafted_tokens + 1,
         "max_tokens": settings.max_tokens,
         "thinking": settings.thinking,
         "confidence": CONFIDENCE,
+        "published": published,
+        **_of_mode(questions, measured),
+        "other_mode": other,
+    }
+
+
+def _of_mode(questions: Sequence[Question], measured: Measurement) -> dict[str, Any]:
+    """Return what was measured in one thinking mode."""
+    domains = sorted({question.domain for question in questions})
+    head = measured.mtp
+
+    def accepted(acceptances: Sequence[Acceptance], names: Sequence[str]) -> dict[str, Any]:
+        pairs = zip(questions, acceptances, strict=True)
+        return summarize(one for question, one in pairs if question.domain in names)
+
+    def part(names: Sequence[str]) -> dict[str, Any]:
+        by_head = accepted(head.acceptances, names) if head else None
+        times = (measured.with_drafter, measured.without_drafter, head.timings if head else None)
+        return {
+            **accepted(measured.acceptances, names),
+            "speed": speed_summary(*times, names),
+            "mtp": by_head and {key: by_head[key] for key in by_head if key != "prompts"},
+        }
+
+    return {
         ALL: part(domains),
         "domains": {name: part([name]) for name in domains},
-        "losslessness": None if losslessness is None else losslessness.summary(),
+        "losslessness": _summary(measured.losslessness),
+        "mtp": head.summary() if head else None,
         "prompts": [
             {
                 "id": question.id,
                 "domain": question.domain,
-                "drafts": acceptance.drafts,
-                "accepted": acceptance.accepted,
-                "output_tokens": tokens,
+                **_counts(measured.acceptances[number]),
+                "output_tokens": measured.output_tokens[number],
+                "mtp": _counts(head.acceptances[number]) if head else None,
             }
-            for (question, acceptance), tokens in zip(pairs, measured.output_tokens, strict=True)
+            for number, question in enumerate(questions)
         ],
     }
+
+
+def _counts(acceptance: Acceptance) -> dict[str, int]:
+    return {"drafts": acceptance.drafts, "accepted": acceptance.accepted}
+
+
+def _summary(losslessness: Losslessness | None) -> dict[str, Any] | None:
+    return None if losslessness is None else losslessness.summary()
 
 
 def write_evaluation(
@@ -188,6 +247,11 @@ def headline(summary: Mapping[str, Any]) -> str:
         f"acceptance length {everything['acceptance_length']:.2f} of {summary['block_size']} "
         f"({low:.2f} to {high:.2f})"
     ]
+    if everything["mtp"]:
+        parts.append(f"{everything['mtp']['acceptance_length']:.2f} with the target's own head")
+    if summary["other_mode"]:
+        length = summary["other_mode"][ALL]["acceptance_length"]
+        parts.append(f"{length:.2f} with thinking {'off' if summary['thinking'] else 'on'}")
     for entry in everything["speed"]:
         if entry["ratio"]:
             times = entry["ratio"]["output_tokens_per_second"]

@@ -150,7 +150,7 @@ class PlannedRun:
         )
 
     def _places(self) -> Places:
-        start = drafter_folder(self.config)
+        start = drafter_folder(self.config, "train", "from")
         states, endpoint = self.results / "hidden_states" / UNKNOWN, ""
         transfer: Groups = {}
         if self.is_online:

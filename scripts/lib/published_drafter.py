@@ -1,4 +1,4 @@
-"""A drafter that others have published, made ready for training to start from.
+"""A drafter that others have published, made ready to train on from it, or to measure it.
 
 Its folder holds what was published in `published/`, and beside it the same weights, linked, with
 a configuration that names this project's target and that speculators' trainer reads.
@@ -31,10 +31,12 @@ class PublishedDrafterSettings:
     Attributes:
         hub: `{"repo", "revision"}` on the Hugging Face hub.
         path: a local folder.
+        key: where the configuration names it; what it is for.
     """
 
     hub: Mapping[str, str] | None = None
     path: str = ""
+    key: str = "train.from"
     algorithm: str | None = None
     layers: int | None = None
     block_size: int | None = None
@@ -113,7 +115,7 @@ def fetch_drafter(
         hashes = _fetch_weights(origin, sizes, folder, known_as, stage)
         check_tensors(config, [folder / name for name in hashes if name != INDEX])
     except FormatError as error:
-        raise ValueError(f"train.from: {known_as} cannot be taken: {error}") from error
+        raise ValueError(f"{settings.key}: {known_as} cannot be taken: {error}") from error
     files = describe_files(folder, [CONFIG])
     files += describe_files(folder, sorted(hashes), lambda path: hashes[path.name])
     outcome = {

@@ -20,17 +20,21 @@ _BATCH = 16
 
 
 def simulate(
-    questions: Sequence[Question],
+    asked: Sequence[Sequence[Question]],
     settings: EvaluateSettings,
     drafter: Path,
     renderer: Renderer,
     advance: Callable[[int], None],
-) -> Measurement:
+) -> list[Measurement]:
     """Answer every prompt greedily and count what the drafter would have contributed.
 
     Args:
+        asked: the questions in each thinking mode that is measured.
         drafter: folder of the exported drafter.
         advance: called with the number of prompts finished since the last call.
+
+    Returns:
+        What was measured in each mode.
 
     Raises:
         ValueError: the drafter is of a kind that does not draft as DFlash does.
@@ -40,17 +44,21 @@ def simulate(
         renderer.target, renderer.end_of_turn_ids, settings.trust_remote_code
     )
     capture = Capture(target.model, simulated.layer_ids)
-    acceptances, output_tokens = [], []
-    for start in range(0, len(questions), _BATCH):
-        prompts = [question.prompt for question in questions[start : start + _BATCH]]
-        answers = target.answer(prompts, Sampling(settings.max_tokens))
-        for prompt, answer in zip(prompts, answers, strict=True):
-            end = [] if answer.end_id is None else [answer.end_id]
-            ids = [*prompt, *answer.ids, *end]
-            acceptances.append(simulated.acceptance(ids, len(prompt), capture.states(ids)))
-            output_tokens.append(len(ids) - len(prompt))
-        advance(len(prompts))
-    return Measurement(acceptances, output_tokens)
+
+    def measure(questions: Sequence[Question]) -> Measurement:
+        acceptances, output_tokens = [], []
+        for start in range(0, len(questions), _BATCH):
+            prompts = [question.prompt for question in questions[start : start + _BATCH]]
+            answers = target.answer(prompts, Sampling(settings.max_tokens))
+            for prompt, answer in zip(prompts, answers, strict=True):
+                end = [] if answer.end_id is None else [answer.end_id]
+                ids = [*prompt, *answer.ids, *end]
+                acceptances.append(simulated.acceptance(ids, len(prompt), capture.states(ids)))
+                output_tokens.append(len(ids) - len(prompt))
+            advance(len(prompts))
+        return Measurement(acceptances, output_tokens)
+
+    return [measure(questions) for questions in asked]
 
 
 class SimulatedDrafter:
@@ -69,8 +77,9 @@ class SimulatedDrafter:
         config.transformer_layer_config._attn_implementation = "sdpa"
         # The drafter takes embeddings and output head from its target, wherever that lies now.
         config.speculators_config.verifier.name_or_path = str(target)
-        model: Any = SpeculatorModel.from_pretrained(folder, config=config)
-        self._model = model.float().eval()
+        # In float32 from the start: in the drafter's own bfloat16 the target's would be rounded.
+        model: Any = SpeculatorModel.from_pretrained(folder, config=config, dtype=torch.float32)
+        self._model = model.eval()
         self.block_size: int = config.block_size
         self.layer_ids: list[int] = list(config.aux_hidden_state_layer_ids)
 

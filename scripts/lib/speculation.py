@@ -10,6 +10,9 @@ from typing import Any
 
 from lib.drafter_config import drafted_tokens
 
+MTP = "mtp"
+"""Method of a target that drafts by itself."""
+
 _METHODS = {"dflash2": "dflash"}
 """How vLLM calls an algorithm, where it has another name for it."""
 
@@ -26,7 +29,7 @@ class Speculation:
 
     Attributes:
         method: kind of drafter, as vLLM calls it.
-        model: the drafter's folder.
+        model: folder of the drafter, or of the target that drafts by itself.
         tokens: how many it proposes at a time.
     """
 
@@ -45,13 +48,23 @@ class Speculation:
         algorithm = config["speculators_config"]["algorithm"]
         return cls(_METHODS.get(algorithm, algorithm), model, drafted_tokens(config))
 
+    @classmethod
+    def of_head(cls, target: str, tokens: int) -> "Speculation":
+        """Return how a target drafts with its own MTP head.
+
+        Args:
+            target: where its folder lies, as the server is told.
+        """
+        return cls(MTP, target, tokens)
+
     def option(self) -> str:
         """Return the value of `--speculative-config`."""
-        value = {
+        value: dict[str, Any] = {
             "method": self.method,
-            "model": self.model,
             "num_speculative_tokens": self.tokens,
         }
+        if self.method != MTP:  # a head is loaded as its target is
+            value["model"] = self.model
         return json.dumps(value)
 
     def __str__(self) -> str:

@@ -48,22 +48,44 @@ _RATES = ("output_tokens_per_second", "mean_latency_seconds", "median_latency_se
 
 
 def speed_summary(
-    with_drafter: Timings, without_drafter: Timings | None, domains: Iterable[str]
+    with_drafter: Timings,
+    without_drafter: Timings | None,
+    with_head: Timings | None,
+    domains: Iterable[str],
 ) -> list[dict[str, Any]]:
-    """Return an entry for each concurrency over some domains, with the ratio of both."""
+    """Return an entry for each concurrency over some domains, with the ratios to the baselines.
+
+    Args:
+        with_head: times of the target with its own MTP head; None if not measured.
+    """
     names = list(domains)
+
+    def summary(timings: Timings | None, concurrency: int) -> dict[str, Any] | None:
+        if timings is None:
+            return None
+        return Timing.sum(timings[concurrency][name] for name in names).summary()
+
     entries = []
-    for concurrency, timings in with_drafter.items():
-        drafted = Timing.sum(timings[name] for name in names).summary()
-        plain = None
-        if without_drafter is not None:
-            plain = Timing.sum(without_drafter[concurrency][name] for name in names).summary()
+    for concurrency in with_drafter:
+        drafted, plain, head = (
+            summary(timings, concurrency) for timings in (with_drafter, without_drafter, with_head)
+        )
         entries.append(
             {
                 "concurrency": concurrency,
                 "with_drafter": drafted,
                 "without_drafter": plain,
-                "ratio": plain and {key: drafted[key] / plain[key] for key in _RATES},
+                "ratio": _ratio(drafted, plain),
+                "mtp": head,
+                "mtp_ratio": _ratio(drafted, head),
             }
         )
     return entries
+
+
+def _ratio(
+    drafted: Mapping[str, Any] | None, other: Mapping[str, Any] | None
+) -> dict[str, float] | None:
+    if drafted is None or other is None:
+        return None
+    return {key: drafted[key] / other[key] for key in _RATES}

@@ -12,6 +12,12 @@ NEEDED_FILES = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model", "*.tik
 
 _CODE = "*.py"
 
+_MTP_KEYS = ("mtp_num_hidden_layers", "num_nextn_predict_layers", "num_mtp_modules")
+"""How families call the number of layers of a target's MTP head."""
+
+_WITHOUT_MTP_KEY = ("qwen3_next", "longcat_flash")
+"""Families whose head has one layer and no key."""
+
 
 @dataclass(frozen=True)
 class TargetFacts:
@@ -23,6 +29,7 @@ class TargetFacts:
         vocabulary: number of rows of the embedding.
         end_token: text of the tokenizer's end token.
         pad_token: text of its padding token.
+        mtp_layers: number of layers of its own MTP head (multi-token prediction); 0 without one.
     """
 
     layers: int
@@ -30,6 +37,7 @@ class TargetFacts:
     vocabulary: int
     end_token: str | None
     pad_token: str | None
+    mtp_layers: int = 0
 
 
 def read_facts(folder: Path) -> TargetFacts:
@@ -48,7 +56,31 @@ def read_facts(folder: Path) -> TargetFacts:
         vocabulary=text["vocab_size"],
         end_token=_token_text(tokenizer.get("eos_token")),
         pad_token=_token_text(tokenizer.get("pad_token")),
+        mtp_layers=_mtp_layers(config, text),
     )
+
+
+def head_problem(facts: TargetFacts, tokens: int) -> str | None:
+    """Return why a target cannot draft so many tokens at a time by itself, as a line that names
+    the key of the configuration; None if it can.
+    """
+    if not facts.mtp_layers:
+        return (
+            "evaluate.baseline: mtp is the target's own MTP head, and the configuration of "
+            "this target names none; take it out"
+        )
+    if tokens > facts.mtp_layers and tokens % facts.mtp_layers:
+        return (
+            f"evaluate.mtp_tokens: {tokens} must be a multiple of {facts.mtp_layers}, for the "
+            "target's MTP head has so many layers"
+        )
+    return None
+
+
+def _mtp_layers(config: Mapping[str, Any], text: Mapping[str, Any]) -> int:
+    said = [each[key] for each in (text, config) for key in _MTP_KEYS if each.get(key) is not None]
+    unsaid = 1 if text.get("model_type") in _WITHOUT_MTP_KEY else 0
+    return int(said[0]) if said else unsaid
 
 
 def _token_text(token: Any) -> str | None:

@@ -57,6 +57,15 @@ def test_a_gain_on_every_prompt_is_shown_by_domain_with_its_interval(tmp_path):
     assert "Only in" not in outcome.stdout and "Measured differently" not in outcome.stdout
 
 
+def test_runs_are_compared_by_their_folders(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        result(tmp_path / name / "evaluation.json", rates())
+    outcome = compare(tmp_path / "one", tmp_path / "other")
+    assert outcome.returncode == 0, outcome.stderr
+    assert cells(outcome.stdout, "all")[3:] == [0, 0, 0, 1, 1, 1]
+
+
 def test_prompts_of_one_side_are_named_and_left_out(tmp_path):
     first = result(tmp_path / "a", rates(**{"chat-old": 20}))
     second = result(tmp_path / "b", rates(**{"poem-new": 20}), backend="simulate")

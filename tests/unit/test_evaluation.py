@@ -4,11 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from lib.acceptance import Acceptance
 from lib.evaluation import (
     EvaluateSettings,
+    HeadMeasurement,
     Measurement,
     Question,
     evaluation,
@@ -18,6 +21,7 @@ from lib.evaluation import (
 )
 from lib.jsonl import jsonl_writer
 from lib.losslessness import Losslessness, compare_answers
+from lib.mtp_head import check_head
 from lib.speculation import Speculation, check_log
 from lib.speed import Timing
 from lib.vllm_counters import Counters
@@ -90,6 +94,42 @@ def test_without_a_baseline_there_is_no_ratio():
     drafted = {1: {"chat": Timing(30, 3.0, (2.0, 1.0)), "code": Timing(12, 1.0, (1.0,))}}
     (entry,) = summary(with_drafter=drafted)["all"]["speed"]
     assert entry["without_drafter"] is None and entry["ratio"] is None
+    assert entry["mtp"] is None and entry["mtp_ratio"] is None
+
+
+def test_the_head_of_the_target_is_beside_the_drafter():
+    drafted = {1: {"chat": Timing(30, 2.0, (1.0, 1.0)), "code": Timing(12, 1.0, (1.0,))}}
+    timings = {1: {"chat": Timing(30, 5.0, (4.0, 1.0)), "code": Timing(12, 1.0, (1.0,))}}
+    acceptances = [Acceptance(20, (10,)), Acceptance(6, (6,)), Acceptance(10, (2,))]
+    head = HeadMeasurement(1, acceptances, timings, Losslessness(3, ()))
+    found = summary(with_drafter=drafted, mtp=head)
+    assert found["mtp"]["tokens"] == 1
+    assert found["mtp"]["losslessness"]["differing"] == 0
+    assert found["losslessness"] is None
+    assert found["all"]["mtp"]["acceptance_length"] == pytest.approx(1 + 18 / 36)
+    assert found["all"]["mtp"]["acceptance_by_position"] == [18 / 36]
+    assert found["domains"]["chat"]["mtp"]["drafts"] == 30
+    low, high = found["domains"]["code"]["mtp"]["acceptance_length_interval"]
+    assert low == high == 2
+    (entry,) = found["all"]["speed"]
+    assert entry["mtp_ratio"]["output_tokens_per_second"] == pytest.approx(6 / 3)
+    assert [prompt["mtp"]["accepted"] for prompt in found["prompts"]] == [10, 6, 2]
+    assert "2.10 of 3" in headline(found) and "1.50 with the target's own head" in headline(found)
+    without = summary(with_drafter=drafted)
+    assert without["mtp"] is None and without["all"]["mtp"] is None
+    assert all(prompt["mtp"] is None for prompt in without["prompts"])
+
+
+def test_the_other_thinking_mode_has_the_same_keys():
+    questions = [Question(one.id, one.domain, (9, *one.prompt)) for one in QUESTIONS]
+    worse = Measurement([Acceptance(10, (1, 0))] * 3, [11] * 3)
+    found = evaluation(settings(), 2, QUESTIONS, measured(), (questions, worse))
+    assert found == {**summary(), "other_mode": found["other_mode"]}
+    assert found["other_mode"]["thinking"] is not found["thinking"]
+    assert found["other_mode"].keys() - {"thinking"} < found.keys()
+    assert found["other_mode"]["all"].keys() == found["all"].keys()
+    assert found["other_mode"]["all"]["acceptance_length"] == pytest.approx(1.1)
+    assert "1.10 with thinking on" in headline(found)
 
 
 def test_a_drafter_that_is_good_enough_is_written(tmp_path):
@@ -237,6 +277,51 @@ def test_a_drafter_is_served_as_its_configuration_says(algorithm, method):
     config = {"speculators_config": {"algorithm": algorithm, "proposal_methods": proposals}}
     option = json.loads(Speculation.of_drafter(config, "drafter").option())
     assert option == {"method": method, "model": "drafter", "num_speculative_tokens": 7}
+
+
+def test_a_head_is_served_with_its_target_and_its_log_names_that(tmp_path):
+    head = Speculation.of_head("/models/toy", 2)
+    assert json.loads(head.option()) == {"method": "mtp", "num_speculative_tokens": 2}
+    logged = "SpeculativeConfig(method='mtp', model='/models/toy', num_spec_tokens=2)"
+    check_log(log(tmp_path, logged), head)
+    with pytest.raises(ValueError, match="says: dflash with /run/drafter"):
+        check_log(log(tmp_path, LOGGED), head)
+
+
+def head_target(folder: Path, config: dict[str, Any], *tensors: str) -> Path:
+    """Write what is read of a target to know whether it has a head."""
+    sizes = {"num_hidden_layers": 2, "hidden_size": 4, "vocab_size": 8}
+    (folder / "config.json").write_text(json.dumps({**sizes, **config}))
+    weights = {name: np.zeros(1, np.float32) for name in ("model.layers.1.x.weight", *tensors)}
+    save_file(weights, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("config", "tensor"),
+    [
+        ({"num_nextn_predict_layers": 1}, "model.layers.2.eh_proj.weight"),
+        ({"mtp_num_hidden_layers": 1}, "mtp.fc.weight"),
+        ({"model_type": "qwen3_next"}, "mtp.fc.weight"),
+    ],
+)
+def test_a_head_is_in_the_weights_of_its_target(tmp_path, config, tensor):
+    check_head(head_target(tmp_path, config, tensor), 2)
+    with pytest.raises(ValueError, match=r"^evaluate.baseline: mtp .* have none"):
+        check_head(head_target(tmp_path, config), 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({}, "evaluate.baseline: mtp is the target's own MTP head"),
+        ({"num_nextn_predict_layers": 0}, "evaluate.baseline: mtp is"),
+        ({"num_nextn_predict_layers": 2}, "evaluate.mtp_tokens: 3 must be a multiple of 2"),
+    ],
+)
+def test_a_head_that_cannot_draft_so_is_an_error(tmp_path, config, message):
+    with pytest.raises(ValueError, match=message):
+        check_head(head_target(tmp_path, config, "mtp.fc.weight"), 3)
 
 
 METRICS = """\

@@ -35,9 +35,10 @@ from transformers import Qwen3_5Config, Qwen3_5ForConditionalGeneration
 from lib.configuration import (
     ConfigurationError,
     complete,
-    drafter_folder,
     load_schema,
     local_drafter_files,
+    published_drafter,
+    published_drafters,
     stage_settings,
 )
 from lib.console import Stage
@@ -553,12 +554,13 @@ def configuration(**train):
 def test_settings_are_what_the_script_reads_and_name_no_other_keys(own):
     config = configuration(**{"from": {"path": str(own)}})
     settings = read_settings(
-        PublishedDrafterSettings, canonical(stage_settings(config, "fetch_drafter"))
+        PublishedDrafterSettings,
+        canonical(stage_settings(config, "fetch_drafter", *published_drafters(config))),
     )
     assert settings.path == str(own)
     assert settings.target_layer_ids == config["train"]["target_layer_ids"]
     assert "from" not in stage_settings(config, "train_drafter")
-    assert local_drafter_files(config) == [
+    assert local_drafter_files(config, *published_drafters(config)) == [
         str(own / name) for name in ("config.json", "model.safetensors")
     ]
 
@@ -567,8 +569,9 @@ def test_each_drafter_and_target_has_a_folder_of_its_own():
     one = configuration(**{"from": {"hub": {**HUB}}})
     other = configuration(**{"from": {"hub": {**HUB, "revision": "b" * 40}}})
     moved = {**one, "target": {**one["target"], "name": "another"}}
-    assert len({drafter_folder(config) for config in (one, other, moved)}) == 3
-    assert drafter_folder(configuration()) == ""
+    names = {published_drafter(config, "train", "from") for config in (one, other, moved)}
+    assert len(names) == 3
+    assert published_drafter(configuration(), "train", "from") == ""
 
 
 @pytest.mark.parametrize(

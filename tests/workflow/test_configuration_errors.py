@@ -88,7 +88,26 @@ MISTAKES: dict[str, tuple[Change, str]] = {
         lambda c: c["evaluate"].update(concurrency=[0]),
         "evaluate.concurrency[0]",
     ),
-    "unknown baseline": (lambda c: c["evaluate"].update(baseline=["mtp"]), "evaluate.baseline[0]"),
+    "unknown baseline": (
+        lambda c: c["evaluate"].update(baseline=["ngram"]),
+        "evaluate.baseline[0]",
+    ),
+    "baseline that no server gives": (
+        lambda c: c["evaluate"].update(baseline=["mtp"]),
+        "evaluate.baseline",
+    ),
+    "head of a target that has none": (
+        lambda c: c["evaluate"].update(backend="vllm", baseline=["none", "mtp"]),
+        "evaluate.baseline",
+    ),
+    "published drafter that is not there": (
+        lambda c: c["evaluate"].update(published={"path": "nowhere"}),
+        "evaluate.published.path",
+    ),
+    "published drafter of no place": (
+        lambda c: c["evaluate"].update(published={}),
+        "evaluate.published",
+    ),
     "acceptance length of nothing": (
         lambda c: c["evaluate"].update(minimum_acceptance_length={"chat": 0.5}),
         "evaluate.minimum_acceptance_length.chat",

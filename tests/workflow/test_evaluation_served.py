@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from published_drafters import edit_config, make_drafter
+from targets.own_head import with_own_head
 
 from lib.configuration import complete, load_schema, stage_settings
 from lib.digest import canonical
@@ -25,18 +28,28 @@ def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
 
 
-def evaluate(
-    finished: Project, folder: Path, **settings: Any
-) -> "subprocess.CompletedProcess[str]":
-    """Run the stage on the toy drafter, with files of its own in a folder."""
+def toy_target(finished: Project) -> Path:
+    """Return the manifest of the toy target."""
     (weights,) = (finished.folder / "models").glob("toy@*/weights.json")
+    return weights
+
+
+def evaluate(
+    weights: Path, drafter: Path, folder: Path, prompts: Sequence[Path] = PROMPTS, **settings: Any
+) -> "subprocess.CompletedProcess[str]":
+    """Run the stage on a drafter, with files of its own in a folder.
+
+    Args:
+        weights: manifest of the target.
+        drafter: its folder.
+    """
     values = {"thinking": False, "preserve_thinking": False, **settings}
     return subprocess.run(
         [
             *(sys.executable, str(ROOT / "scripts/evaluate_drafter.py")),
             *("--settings", json.dumps(values), "--serving", json.dumps(SERVING)),
-            *("--drafter", str(finished.folder / "results/toy/drafter/config.json")),
-            *("--weights", str(weights), "--prompts", *map(str, PROMPTS)),
+            *("--drafter", str(drafter / "config.json")),
+            *("--weights", str(weights), "--prompts", *map(str, prompts)),
             *("--result", str(folder / "evaluation.json")),
             *("--log", str(folder / "stage.log")),
         ],
@@ -85,7 +98,8 @@ def report(finished: Project, folder: Path) -> str:
 def test_a_server_accepts_what_was_simulated_and_answers_as_without_a_drafter(
     finished: Project, tmp_path: Path
 ) -> None:
-    outcome = evaluate(finished, tmp_path, backend="vllm", concurrency=[1, 4])
+    drafter = finished.folder / "results/toy/drafter"
+    outcome = evaluate(toy_target(finished), drafter, tmp_path, backend="vllm", concurrency=[1, 4])
     assert outcome.returncode == 0, outcome.stderr
     assert Project(tmp_path).processes() == []
     served = json.loads((tmp_path / "evaluation.json").read_text())
@@ -124,8 +138,48 @@ def test_a_server_accepts_what_was_simulated_and_answers_as_without_a_drafter(
     assert f"All {len(tokens)} answers are those without the drafter." in page
 
 
+def test_the_head_of_a_target_and_the_other_mode_are_measured_like_the_drafter(
+    finished: Project, tmp_path: Path
+) -> None:
+    weights = with_own_head(tmp_path / "target", toy_target(finished).parent)
+    drafter = make_drafter(tmp_path / "drafter", weights.parent)
+    # Without a GPU vLLM serves no drafter whose layers differ in this.
+    edit_config(drafter, transformer_layer_config={"layer_types": ["sliding_attention"] * 2})
+    outcome = evaluate(
+        *(weights, drafter, tmp_path, PROMPTS[:1]),
+        **{"backend": "vllm", "baseline": ["none", "mtp"], "other_thinking_mode": True},
+        **{"max_tokens": 24, "concurrency": [1]},
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    found = json.loads((tmp_path / "evaluation.json").read_text())
+    assert "method='mtp'" in (tmp_path / "stage.mtp.vllm.log").read_text()
+    assert found["mtp"]["tokens"] == 2
+    other = found["other_mode"]
+    assert other["thinking"] is not found["thinking"]
+    assert [one["id"] for one in other["prompts"]] == [one["id"] for one in found["prompts"]]
+    for mode in (found, other):
+        for losslessness in (mode["losslessness"], mode["mtp"]["losslessness"]):
+            assert losslessness["compared"] == len(mode["prompts"])
+            assert losslessness["differing_where_decided"] == 0
+        head = mode["all"]["mtp"]
+        assert 1.3 < head["acceptance_length"] < 3
+        low, high = head["acceptance_length_interval"]
+        assert low <= head["acceptance_length"] <= high
+        assert len(head["acceptance_by_position"]) == 2
+        assert head["drafts"] == sum(prompt["mtp"]["drafts"] for prompt in mode["prompts"])
+        for prompt in mode["prompts"]:
+            given = 1 + prompt["mtp"]["drafts"] + prompt["mtp"]["accepted"]
+            assert 0 <= given - prompt["output_tokens"] < 3
+        (speed,) = mode["all"]["speed"]
+        assert speed["mtp"]["output_tokens"] == speed["without_drafter"]["output_tokens"]
+        rates = [speed[key]["output_tokens_per_second"] for key in ("with_drafter", "mtp")]
+        assert speed["mtp_ratio"]["output_tokens_per_second"] == pytest.approx(rates[0] / rates[1])
+    prompts = [[one["mtp"] for one in mode["prompts"]] for mode in (found, other)]
+    assert prompts[0] != prompts[1]
+
+
 def test_a_server_says_how_sure_the_target_is_of_a_token(finished: Project, tmp_path: Path) -> None:
-    (target,) = (finished.folder / "models").glob("toy@*")
+    target = toy_target(finished).parent
     options = ("--max-model-len", "256")
     with kept_server(target, Serving(), options, tmp_path / "vllm.log", print) as server:
         prompt = [5, 6, 7]
@@ -144,7 +198,10 @@ def test_a_server_says_how_sure_the_target_is_of_a_token(finished: Project, tmp_
 
 def test_a_drafter_below_what_is_wanted_leaves_no_result(finished: Project, tmp_path: Path) -> None:
     wanted = {"code": 1.0, "chat": 8.0}
-    outcome = evaluate(finished, tmp_path, backend="simulate", minimum_acceptance_length=wanted)
+    outcome = evaluate(
+        *(toy_target(finished), finished.folder / "results/toy/drafter", tmp_path),
+        **{"backend": "simulate", "minimum_acceptance_length": wanted},
+    )
     assert outcome.returncode == 1
     assert "error: evaluate.minimum_acceptance_length.chat: the acceptance length" in outcome.stderr
     assert "minimum_acceptance_length.code" not in outcome.stderr

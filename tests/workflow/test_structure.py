@@ -45,6 +45,7 @@ SETTINGS = {
     "train_drafter": TrainSettings,
     "export_drafter": ExportSettings,
     "evaluate_drafter": EvaluateSettings,
+    "evaluate_published_drafter": EvaluateSettings,
     "report": ReportSettings,
 }
 WITHOUT_SETTINGS = {"gather_responses", "plot_evaluation", "plot_training"}
