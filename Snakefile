@@ -27,11 +27,6 @@ pathvars:
     target=target_folder(CONFIG),
 
 
-wildcard_constraints:
-    source="|".join(map(re.escape, [*SOURCES, *PROMPT_SETS])),
-    shard=r"\d+-of-\d+",
-
-
 include: "rules/sources.smk"
 include: "rules/dataset.smk"
 include: "rules/target.smk"
@@ -76,5 +71,9 @@ rule weights:
         "<target>/weights.json",
 
 
-onsuccess:
-    print(headline(Path("results", RUN)))
+rule status:
+    """Show what is stale and why; runs nothing and needs no --cores."""
+    localrule: True
+
+
+include: "rules/status.smk"

@@ -5,7 +5,11 @@ Everything that is worth testing is in scripts/lib; here it is only bound to the
 
 import re
 import sys
+from contextlib import redirect_stderr
+from io import StringIO
 from pathlib import Path
+
+from snakemake.cli import parse_args
 
 sys.path.insert(0, str(Path(workflow.basedir, "scripts")))
 
@@ -38,12 +42,29 @@ from lib.writable import not_writable
 prepare_environment()
 hide_scheduling()
 
+
+def command_line():
+    """Return Snakemake's arguments; None where something else than its command line began."""
+    if Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
+        return None
+    with redirect_stderr(StringIO()):
+        return parse_args(sys.argv[1:])[1]
+
+
+ASKED = command_line() if workflow.is_main_process else None
+
 try:
     CONFIG = complete(
         config, load_schema(Path(workflow.basedir, "config/schema.yaml")), Path.cwd()
     )
 except ConfigurationError as error:
-    sys.exit("\n".join(f"configuration: {line}" for line in str(error).splitlines()))
+    lines = [f"configuration: {line}" for line in str(error).splitlines()]
+    if workflow.config_settings.config:
+        lines.append(
+            "configuration: --config can't say values inside a section; write them to a"
+            " file of their own: --configfile config/config.yaml changes.yaml"
+        )
+    sys.exit("\n".join(lines))
 
 NOT_WRITABLE = not_writable([Path("results", CONFIG["run"]), Path("cache")])
 if workflow.is_main_process:
@@ -81,6 +102,11 @@ EVALUATIONS = ["<results>/evaluation.json"]
 EVALUATIONS += (
     ["<results>/evaluation.published.json"] if "published" in CONFIG["evaluate"] else []
 )
+
+
+wildcard_constraints:
+    source="|".join(map(re.escape, [*SOURCES, *PROMPT_SETS])),
+    shard=r"\d+-of-\d+",
 
 
 def settings(stage, name=""):

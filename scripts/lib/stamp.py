@@ -27,7 +27,7 @@ def require_stamp(stamp: Path, tokenized: Path, target: Path) -> None:
             and sample_digest(path) == verified["samples"][shard["name"]]
         ):
             raise ValueError(
-                f"{path} is not as it was verified; delete {tokenized / 'state.json'} and run again"
+                f"{path} is not as it was verified; delete {tokenized / 'stats.json'} and run again"
             )
     now = tokenizer_files(target)
     if changed := sorted(dict(now.items() ^ verified["tokenizer"].items())):
@@ -35,6 +35,19 @@ def require_stamp(stamp: Path, tokenized: Path, target: Path) -> None:
             f"{target}: {', '.join(changed)} changed since the data set was verified; "
             f"delete {stamp} and run again"
         )
+
+
+def altered_shards(tokenized: Path) -> list[Path]:
+    """Return the shards of token rows that are missing or have another size than when written.
+
+    It looks at no content, so it costs nothing; without token rows there is nothing to find.
+    """
+    stats = tokenized / "stats.json"
+    shards = read_json(stats)["shards"] if stats.is_file() else []
+    sizes = {tokenized / shard["name"]: shard["size"] for shard in shards}
+    return [
+        path for path, size in sizes.items() if not path.is_file() or path.stat().st_size != size
+    ]
 
 
 def sample_digest(path: Path) -> str:
