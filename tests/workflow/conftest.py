@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from workflow.dry_runs import CONDA
 from workflow.interruptions import Finished, finish, make_small
 from workflow.project import Project, copy_project
+from workflow.staleness import Bases, prepare_bases
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +38,15 @@ def small(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Finish
 def project(tmp_path: Path) -> Iterator[Project]:
     """A fresh copy of the project, where nothing has run."""
     yield copy_project(tmp_path / "draftmill")
+
+
+@pytest.fixture(scope="session")
+def bases(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bases]:
+    """Finished runs of three configurations; tests put back what they change."""
+    folder = tmp_path_factory.mktemp("staleness")
+    (folder / "conda").write_text(CONDA)
+    (folder / "conda").chmod(0o755)
+    shutil.copytree(finished.folder, folder / "draftmill", symlinks=True)
+    bases = prepare_bases(Project(folder / "draftmill"), str(folder))
+    yield bases
+    bases.dry_runs.close()

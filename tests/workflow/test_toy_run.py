@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -134,6 +133,7 @@ def test_speculators_loads_the_drafter(finished: Project, monkeypatch: pytest.Mo
     assert list(model.config.aux_hidden_state_layer_ids) == [1, 3, 5]
 
 
+<<<<<<< HEAD
 def copy_of(finished: Project, folder: Path) -> Project:
     shutil.copytree(finished.folder, folder, symlinks=True)
     return Project(folder)
@@ -210,3 +210,12 @@ def test_a_damaged_shard_stops_training_before_it_starts(finished: Project, tmp_
     result = project.snakemake("--cores", "all", "train")
     assert result.returncode != 0
     assert f"{shard.name} is not as it was verified" in result.stdout
+=======
+def test_report_shows_every_source_and_domain(finished: Project) -> None:
+    page = (results(finished) / "report.html").read_text()
+    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
+    for source in config["sources"]:
+        assert f"<td>{source['name']}</td>" in page
+    for domain in ("chat", "code", "math", "tools"):
+        assert f"<td>{domain}</td>" in page
+>>>>>>> 3dfd47a (What each change makes stale is a table that Snakemake is held to)
