@@ -59,7 +59,9 @@ try:
     )
 except ConfigurationError as error:
     lines = [f"configuration: {line}" for line in str(error).splitlines()]
-    if workflow.config_settings.config:
+    if any(
+        isinstance(value, dict) for value in workflow.config_settings.config.values()
+    ):
         lines.append(
             "configuration: --config can't say values inside a section; write them to a"
             " file of their own: --configfile config/config.yaml changes.yaml"
