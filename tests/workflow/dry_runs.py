@@ -23,7 +23,7 @@ esac
 """
 """What Snakemake asks of conda when nothing is to be installed."""
 
-OF_A_SOURCE = ("fetch_source", "normalize_source")
+OF_A_SOURCE = ("fetch_source", "normalize_source", "prepare_prompts")
 
 
 @dataclass(frozen=True)

@@ -83,8 +83,15 @@ class Bases:
         return self.dry_runs.plan(self.configs[base])
 
     def sources(self, base: str) -> dict[str, Config]:
-        """Return the sources of a base by name."""
-        return {entry["name"]: entry for entry in self.configs[base]["sources"]}
+        """Return the sources and sets of prompts of a base by name."""
+        return {entry["name"]: entry for entry in entries(self.configs[base])}
+
+
+def entries(config: Config, kind: str = "") -> list[Config]:
+    """Return the sources and sets of prompts of a configuration, or only one kind of them."""
+    sets = config.get("evaluate", {}).get("prompt_sets", [])
+    by_kind = {"sources": config["sources"], "evaluate.prompt_sets": sets}
+    return by_kind[kind] if kind else [*config["sources"], *sets]
 
 
 def elsewhere(toy: Config) -> Config:
@@ -113,7 +120,29 @@ def elsewhere(toy: Config) -> Config:
         "hidden_states": {"mode": "online", "backend": "vllm"},
         "tokenize": {"seq_length": 512},
         "train": {**toy["train"], "from": {"hub": {"repo": "some/drafter", "revision": REVISION}}},
-        "evaluate": {"backend": "vllm"},
+        "evaluate": {
+            "backend": "vllm",
+            "prompt_sets": [
+                {
+                    "name": "held_out",
+                    "format": "gsm8k",
+                    "domain": "math",
+                    "hub": {"dataset": "some/set", "revision": REVISION, "files": ["test.jsonl"]},
+                },
+                {
+                    "name": "held_out_too",
+                    "format": "gsm8k",
+                    "domain": "code",
+                    "urls": [{"url": "https://example.org/set.jsonl", "sha256": "0" * 64}],
+                },
+                {
+                    "name": "held_out_here",
+                    "format": "gsm8k",
+                    "domain": "math",
+                    "files": ["resources/samples/prompts.jsonl"],
+                },
+            ],
+        },
     }
 
 
@@ -191,10 +220,25 @@ def _other_number(value: float, schema: Config) -> float:
     return half if half >= schema.get("minimum", 0) else (value + schema.get("maximum", 2)) / 2
 
 
-def source_of(config: Config, place: str) -> Config:
-    """Return the first source that comes from such a place."""
-    entry: Config = next(entry for entry in config["sources"] if place in entry)
-    return entry
+def entry_of(config: Config, key: str) -> Config:
+    """Return the entry whose value `changed` changes for a key of a source or of a set."""
+    kind, _, name = key.partition("[].")
+    place = name.partition(".")[0].removesuffix("[]")
+    wanted = place if place in ("hub", "urls", "files") else "name"
+    return next(entry for entry in entries(config, kind) if wanted in entry)
+
+
+def _of_an_entry(key: str, **values: Any) -> Change:
+    """Return a change of some values in the entry that has a key, at the place of the key."""
+
+    def change(config: Config) -> None:
+        place = entry_of(config, key)
+        for part in key.partition("[].")[2].split(".")[:-1]:
+            place = place[part.removesuffix("[]")]
+            place = place[0] if part.endswith("[]") else place
+        place.update(values)
+
+    return change
 
 
 def _weigh(config: Config) -> None:
@@ -204,24 +248,19 @@ def _weigh(config: Config) -> None:
 
 
 CHANGES: dict[str, Change] = {
+    "sources[].format": _of_an_entry("sources[].format", format="hermes"),
+    "sources[].license": _of_an_entry("sources[].license", license="MIT"),
+    "sources[].quota": _of_an_entry("sources[].quota", quota=3),
+    "evaluate.prompt_sets[].format": _of_an_entry(
+        "evaluate.prompt_sets[].format", format="humaneval"
+    ),
+    "evaluate.prompt_sets[].domain": _of_an_entry("evaluate.prompt_sets[].domain", domain="chat"),
     "run": lambda c: c.update(run="another"),
     "target.name": lambda c: c["target"].update(name="renamed"),
     "target.build": lambda c: c.update(target={"name": "toy", "path": "near/target"}),
     "target.path": lambda c: c["target"].update(path="near/other_target"),
     "target.hub.repo": lambda c: c["target"]["hub"].update(repo="other/model"),
     "target.hub.revision": lambda c: c["target"]["hub"].update(revision=OTHER_REVISION),
-    "sources[].name": lambda c: c["sources"][0].update(name="renamed"),
-    "sources[].format": lambda c: c["sources"][0].update(format="hermes"),
-    "sources[].files": lambda c: c["sources"][0].update(files=["resources/samples/hermes.json"]),
-    "sources[].hub.dataset": lambda c: source_of(c, "hub")["hub"].update(dataset="other/data"),
-    "sources[].hub.revision": lambda c: source_of(c, "hub")["hub"].update(revision=OTHER_REVISION),
-    "sources[].hub.files": lambda c: source_of(c, "hub")["hub"].update(files=["more.json"]),
-    "sources[].urls[].url": lambda c: source_of(c, "urls")["urls"][0].update(
-        url="https://example.org/other.jsonl"
-    ),
-    "sources[].urls[].sha256": lambda c: source_of(c, "urls")["urls"][0].update(sha256="1" * 64),
-    "sources[].license": lambda c: c["sources"][0].update(license="MIT"),
-    "sources[].quota": lambda c: c["sources"][0].update(quota=3),
     "sources[].weight": _weigh,
     "merge.decontaminate": lambda c: c["merge"].update(decontaminate=["near/prompts.jsonl"]),
     "serving.options": lambda c: c.update(serving={"options": ["--enforce-eager"]}),
@@ -247,6 +286,19 @@ CHANGES: dict[str, Change] = {
 }
 """Changes of keys whose other values can't be told from the schema."""
 
+for _kind in ("sources", "evaluate.prompt_sets"):
+    _values: dict[str, Config] = {
+        "name": {"name": "renamed"},
+        "files": {"files": ["resources/samples/hermes.json"]},
+        "hub.dataset": {"dataset": "other/data"},
+        "hub.revision": {"revision": OTHER_REVISION},
+        "hub.files": {"files": ["more.json"]},
+        "urls[].url": {"url": "https://example.org/other.jsonl"},
+        "urls[].sha256": {"sha256": "1" * 64},
+    }
+    for _name, _new in _values.items():
+        CHANGES[f"{_kind}[].{_name}"] = _of_an_entry(f"{_kind}[].{_name}", **_new)
+
 
 def _mooncake(config: Config, **values: str) -> None:
     config["hidden_states"]["mooncake"] = values
@@ -254,7 +306,8 @@ def _mooncake(config: Config, **values: str) -> None:
 
 def base_of(key: str) -> str:
     """Return the base that has a key."""
-    if ".hub." in key or ".urls[]" in key or "mooncake" in key or key == "hidden_states.transfer":
+    marks = (".hub.", ".urls[]", "mooncake", "prompt_sets", "hidden_states.transfer")
+    if any(mark in key for mark in marks):
         return "elsewhere"
     return "nearby" if key.endswith(".path") else "toy"
 

@@ -17,14 +17,15 @@ from workflow.staleness import (
     Bases,
     base_of,
     changed,
+    entries,
+    entry_of,
     expected,
     leaves,
     record_as_made,
-    source_of,
     table,
 )
 
-KEYS = {**table("## Keys of the configuration"), **table("## Keys of a source")}
+KEYS = {**table("## Keys of the configuration"), **table("## Keys of a source or a set of prompts")}
 MODULES = table("## Scripts and modules")
 FORMAT_MODULES = table("## Scripts and modules", 1)
 FILES = table("## Files")
@@ -47,9 +48,19 @@ def test_every_key_has_a_row() -> None:
     assert set(KEYS) == set(leaves())
 
 
+def row_of(name: str) -> set[str]:
+    """Return the row of a script or module; most formats share one."""
+    rows = {**MODULES, **FORMAT_MODULES}
+    if name not in rows and Path(name).parent.name == "formats":
+        return {Path(name).stem}
+    return rows[name]
+
+
 def test_every_script_and_module_has_a_row() -> None:
-    formats = {path for path in SCRIPTS if re.fullmatch(r"lib/formats/[a-z]\w*\.py", path)}
-    assert {*MODULES, *FORMAT_MODULES} == set(SCRIPTS) - formats | {"lib/formats/{format}.py"}
+    named = {*MODULES, *FORMAT_MODULES} - {"lib/formats/{format}.py"}
+    formats = {name for name in SCRIPTS if name.startswith("lib/formats/")}
+    assert named - formats == set(SCRIPTS) - formats
+    assert named & formats <= formats
 
 
 def test_every_environment_has_a_row() -> None:
@@ -67,10 +78,8 @@ def test_a_key_makes_stale_what_its_row_says(bases: Bases, key: str) -> None:
     base = base_of(key)
     config = changed(bases.configs[base], key, bases.dry_runs.project.folder)
     plan = bases.dry_runs.plan(config)
-    sources = {entry["name"] for entry in config["sources"]}
-    if key.startswith("sources[]."):
-        place = next((name for name in ("hub", "urls") if f".{name}" in key), "name")
-        sources = {source_of(config, place)["name"]}
+    concerned = [entry_of(config, key)] if "[]." in key else entries(config)
+    sources = {entry["name"] for entry in concerned}
     assert plan.stale == expected(KEYS[key], plan, sources)
 
 
@@ -78,8 +87,10 @@ def assert_stale(bases: Bases, base: str, row: set[str]) -> None:
     """Compare the plan of a base with a row, where a name that is no stage is a format."""
     plan = bases.plan(base)
     sources = bases.sources(base)
-    if of_formats := {name for name, entry in sources.items() if entry["format"] in row}:
-        stale = expected({"normalize_source", *row}, plan, of_formats)
+    formats = {name for name, entry in sources.items() if entry["format"] in row}
+    if formats:
+        sets = {name for name, entry in sources.items() if "domain" in entry}
+        stale = expected({"normalize_source", *row}, plan, formats | sets)
     else:
         stale = expected(row, plan, set(sources))
     assert plan.stale == stale, base
@@ -87,11 +98,10 @@ def assert_stale(bases: Bases, base: str, row: set[str]) -> None:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_code_makes_stale_what_its_row_says(bases: Bases, name: str) -> None:
-    is_format = name.startswith("lib/formats/") and not name.endswith("__init__.py")
-    row = {Path(name).stem} if is_format else {**MODULES, **FORMAT_MODULES}[name]
+    row = row_of(name)
     with edited(bases.dry_runs.project.folder / "scripts" / name, end="\n# edited\n"):
         assert_stale(bases, "toy", row)
-        if is_format or row & {"fetch_target", "fetch_drafter"}:
+        if "/formats/" in name or row & {"fetch_target", "fetch_drafter", "prepare_prompts"}:
             assert_stale(bases, "elsewhere", row)
 
 
@@ -101,8 +111,8 @@ def test_a_file_makes_stale_what_its_row_says(bases: Bases, name: str) -> None:
     with edited(bases.dry_runs.project.folder / name, end="\n"):
         for base in ("toy", "nearby"):
             plan = bases.plan(base)
-            entries = bases.sources(base).values()
-            sources = {entry["name"] for entry in entries if name in entry.get("files", [])}
+            found = bases.sources(base).values()
+            sources = {entry["name"] for entry in found if name in entry.get("files", [])}
             first = row if sources or "fetch_source" not in row else set()
             assert plan.stale == expected(first, plan, sources)
 
@@ -140,7 +150,8 @@ def rules() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("file", "rule"), rules())
 def test_a_changed_command_makes_its_rule_stale(bases: Bases, file: str, rule: str) -> None:
     path = bases.dry_runs.project.folder / "rules" / file
-    base = "elsewhere" if rule in ("fetch_target", "fetch_drafter") else "toy"
+    elsewhere = ("fetch_target", "fetch_drafter", "prepare_prompts")
+    base = "elsewhere" if rule in elsewhere else "toy"
     with edited(path, old=f"python scripts/{rule}.py", new=f"python -u scripts/{rule}.py"):
         plan = bases.plan(base)
         assert plan.stale == expected({rule}, plan, set(bases.sources(base)))
