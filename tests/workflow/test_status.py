@@ -1,11 +1,9 @@
 """`snakemake status` says what is stale and why; slips of the command line are answered."""
 
 import copy
-import fcntl
 import re
 import signal
 import time
-from contextlib import suppress
 
 from workflow.dry_runs import edited, without
 from workflow.project import Project
@@ -16,16 +14,12 @@ def test_status_runs_nothing_takes_no_lock_and_needs_no_cores(bases: Bases) -> N
     project = bases.dry_runs.project
     times = {path: path.stat().st_mtime_ns for path in project.folder.glob("results/toy/**/*")}
     lock = project.folder / ".snakemake/locks/0.output.lock"
-    # A run that is under way: its lock, and the mark that it is alive, which the server of dry
-    # runs may have set already.
-    with (project.folder / ".snakemake/draftmill.alive").open("w") as alive:
-        with suppress(BlockingIOError):
-            fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        lock.parent.mkdir(exist_ok=True)
-        lock.write_text("results/toy/train.json\n")
-        with edited(project.folder / "config/config.yaml", old="epochs: 4", new="epochs: 6"):
-            result = project.snakemake("status")
-        assert lock.exists()
+    bases.plan("toy")  # another run, alive as long as its process is
+    lock.parent.mkdir(exist_ok=True)
+    lock.write_text("results/toy/train.json\n")
+    with edited(project.folder / "config/config.yaml", old="epochs: 4", new="epochs: 6"):
+        result = project.snakemake("status")
+    assert lock.exists()
     lock.unlink()
     assert result.returncode == 0, result.stdout
     assert re.search(
