@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 from hs_connectors import FileTransfer
 from speculators import SpeculatorModel
 from speculators.train.data import ArrowDataset
@@ -131,91 +130,3 @@ def test_speculators_loads_the_drafter(finished: Project, monkeypatch: pytest.Mo
     model = SpeculatorModel.from_pretrained(str(results(finished) / "drafter"))
     assert model.config.block_size == 8
     assert list(model.config.aux_hidden_state_layer_ids) == [1, 3, 5]
-
-
-<<<<<<< HEAD
-def copy_of(finished: Project, folder: Path) -> Project:
-    shutil.copytree(finished.folder, folder, symlinks=True)
-    return Project(folder)
-
-
-def test_moving_touching_and_reordering_make_nothing_stale(
-    finished: Project, tmp_path: Path
-) -> None:
-    moved = copy_of(finished, tmp_path / "somewhere else")
-    for path in [*moved.folder.glob("scripts/**/*.py"), *moved.folder.glob("resources/**/*.json")]:
-        path.touch()
-    config = yaml.safe_load((moved.folder / "config/config.yaml").read_text())
-    config["train"] = dict(reversed(config["train"].items()))
-    (moved.folder / "config/config.yaml").write_text(
-        yaml.safe_dump(dict(reversed(config.items())), sort_keys=False)
-    )
-    environment = moved.folder / "envs/training.yaml"
-    environment.write_text("# another comment\n" + environment.read_text())
-    assert moved.stale() == set()
-
-
-AFTER_EVALUATION = {"plot_evaluation", "report"}
-AFTER_TRAINING = {
-    *("train_drafter", "plot_training", "export_drafter", "evaluate_drafter"),
-    *AFTER_EVALUATION,
-}
-RESPONSES = {"regenerate_responses", "gather_responses"}
-AFTER_MERGE = {
-    *RESPONSES,
-    "tokenize_conversations",
-    "verify_dataset",
-    "extract_hidden_states",
-    *AFTER_TRAINING,
-}
-
-
-@pytest.mark.parametrize(
-    ("section", "change", "stale"),
-    [
-        ("train", {"epochs": 6}, AFTER_TRAINING),
-        ("tokenize", {"seq_length": 480}, AFTER_MERGE - RESPONSES),
-        ("responses", {"max_tokens": 96}, AFTER_MERGE),
-        ("responses", {"shards": 2}, AFTER_MERGE),
-        ("serving", {"concurrency": 3}, set()),
-        ("trainer", {"keep_checkpoints": 5, "log_every": 2}, set()),
-        ("merge", {"seed": 1}, {"merge_sources", *AFTER_MERGE}),
-        ("merge", {"near_duplicates": None}, {"merge_sources", *AFTER_MERGE}),
-        ("evaluate", {"max_tokens": 64}, {"evaluate_drafter", *AFTER_EVALUATION}),
-    ],
-)
-def test_a_changed_section_makes_its_stage_and_what_follows_stale(
-    finished: Project, tmp_path: Path, section: str, change: dict, stale: set[str]
-) -> None:
-    project = copy_of(finished, tmp_path / "copy")
-    project.configure(lambda config: config.setdefault(section, {}).update(change))
-    assert project.stale() == stale
-
-
-def test_an_edited_format_makes_only_its_own_source_stale(
-    finished: Project, tmp_path: Path
-) -> None:
-    project = copy_of(finished, tmp_path / "copy")
-    module = project.folder / "scripts/lib/formats/openorca.py"
-    module.write_text(module.read_text() + "\n# edited\n")
-    result = project.snakemake("-n", "all", "--quiet", "host")
-    assert set(re.findall(r"wildcards: source=(\w+)", result.stdout)) == {"openorca"}
-
-
-def test_a_damaged_shard_stops_training_before_it_starts(finished: Project, tmp_path: Path) -> None:
-    project = copy_of(finished, tmp_path / "copy")
-    shard = next((results(project) / "tokenized").glob("*.arrow"))
-    shard.write_bytes(shard.read_bytes()[:-100])
-    project.configure(lambda config: config["train"].update(epochs=6))
-    result = project.snakemake("--cores", "all", "train")
-    assert result.returncode != 0
-    assert f"{shard.name} is not as it was verified" in result.stdout
-=======
-def test_report_shows_every_source_and_domain(finished: Project) -> None:
-    page = (results(finished) / "report.html").read_text()
-    config = yaml.safe_load((ROOT / "config/config.yaml").read_text())
-    for source in config["sources"]:
-        assert f"<td>{source['name']}</td>" in page
-    for domain in ("chat", "code", "math", "tools"):
-        assert f"<td>{domain}</td>" in page
->>>>>>> 3dfd47a (What each change makes stale is a table that Snakemake is held to)
