@@ -61,9 +61,7 @@ def test_changes_are_told_in_words(bases: Bases) -> None:
     toy = bases.configs["toy"]
     with edited(folder / "scripts/lib/verification.py", end="\n# edited\n"):
         assert bases.dry_runs.status()["verify_dataset"].endswith("code or environment changed")
-    with edited(
-        folder / "rules/evaluation.smk", old="python scripts/rep", new="python -u scripts/rep"
-    ):
+    with edited(folder / "rules/report.smk", old="python scripts/rep", new="python -u scripts/rep"):
         assert bases.dry_runs.status()["report"].endswith("command changed")
     with edited(folder / "resources/evaluation/chat.jsonl", end="\n"):
         said = bases.dry_runs.status()["merge_sources"]
