@@ -98,9 +98,8 @@ class DryRuns:
 
 def _plan(summary: str) -> Plan:
     rows = [line.split("\t") for line in summary.splitlines()[1:]]
-    plans = {_job(row[2], row[0]): row[-1] for row in rows}
-    stale = frozenset(job for job, plan in plans.items() if plan == "update pending")
-    return Plan(frozenset(plans), stale)
+    stale = frozenset(_job(row[2], row[0]) for row in rows if row[-1] == "update pending")
+    return Plan(frozenset(_job(row[2], row[0]) for row in rows), stale)
 
 
 def _job(rule: str, output: str) -> str:

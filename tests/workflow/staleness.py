@@ -45,10 +45,14 @@ def expected(first: set[str], plan: Plan, sources: set[str]) -> set[str]:
         sources: those that the change concerns.
     """
     stages = {job.partition(":")[0] for job in plan.jobs}
+    # No base has both, so a published drafter is for the one that it has.
+    compared = "evaluate_published_drafter" in stages
+    unread = {"train_drafter"} if compared else set[str]()
+    followers = FOLLOWERS | {"fetch_drafter": FOLLOWERS["fetch_drafter"] - unread}
     stale, waiting = set[str](), first & stages
     while waiting:
         stale |= waiting
-        waiting = set().union(*(FOLLOWERS[stage] for stage in waiting)) & stages - stale
+        waiting = set().union(*(followers[stage] for stage in waiting)) & stages - stale
     return {
         job
         for job in plan.jobs
@@ -143,6 +147,18 @@ def elsewhere(toy: Config) -> Config:
                 },
             ],
         },
+    }
+
+
+def compared(toy: Config) -> Config:
+    """Return a configuration that compares its drafter with a published one."""
+    published = {"hub": {"repo": "another/drafter", "revision": REVISION}}
+    config = elsewhere(toy)
+    return {
+        **config,
+        "run": "compared",
+        "train": toy["train"],
+        "evaluate": {"backend": "vllm", "published": published},
     }
 
 
@@ -278,6 +294,9 @@ CHANGES: dict[str, Change] = {
     "train.options": lambda c: c["train"].update(options={"dspark": {"markov_rank": 64}}),
     "trainer.loggers": lambda c: c.update(trainer={"loggers": ["tensorboard"]}),
     "evaluate.prompts": lambda c: c["evaluate"].update(prompts=["resources/evaluation/code.jsonl"]),
+    "evaluate.published.hub.repo": lambda c: _published(c, repo="other/drafter"),
+    "evaluate.published.hub.revision": lambda c: _published(c, revision=OTHER_REVISION),
+    "evaluate.published.path": lambda c: c["evaluate"].update(published={"path": "near/drafter"}),
     "evaluate.concurrency": lambda c: c["evaluate"].update(concurrency=[2]),
     "evaluate.baseline": lambda c: c["evaluate"].update(baseline=[]),
     "evaluate.minimum_acceptance_length": lambda c: c["evaluate"].update(
@@ -300,12 +319,18 @@ for _kind in ("sources", "evaluate.prompt_sets"):
         CHANGES[f"{_kind}[].{_name}"] = _of_an_entry(f"{_kind}[].{_name}", **_new)
 
 
+def _published(config: Config, **values: str) -> None:
+    config["evaluate"]["published"]["hub"].update(values)
+
+
 def _mooncake(config: Config, **values: str) -> None:
     config["hidden_states"]["mooncake"] = values
 
 
 def base_of(key: str) -> str:
     """Return the base that has a key."""
+    if key.startswith("evaluate.published"):
+        return "compared"
     marks = (".hub.", ".urls[]", "mooncake", "prompt_sets", "hidden_states.transfer")
     if any(mark in key for mark in marks):
         return "elsewhere"
@@ -320,7 +345,7 @@ def prepare_bases(project: Project, path: str) -> Bases:
     """
     folder = project.folder
     toy = yaml.safe_load((folder / "config/config.yaml").read_text())
-    configs = {"toy": toy, "elsewhere": elsewhere(toy), "nearby": nearby(toy)}
+    others = {"elsewhere": elsewhere(toy), "nearby": nearby(toy), "compared": compared(toy)}
     target = Path("resources/toy_target")
     for name in ("target", "other_target", "drafter", "other_drafter"):
         (folder / "near" / name).mkdir(parents=True)
@@ -330,6 +355,6 @@ def prepare_bases(project: Project, path: str) -> Bases:
         (folder / "resources/evaluation/chat.jsonl").read_bytes()
     )
     dry_runs = DryRuns(project, path)
-    for base in ("elsewhere", "nearby"):
-        declare_finished(dry_runs, configs[base])
-    return Bases(dry_runs, configs)
+    for config in others.values():
+        declare_finished(dry_runs, config)
+    return Bases(dry_runs, {"toy": toy, **others})

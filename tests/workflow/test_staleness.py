@@ -103,6 +103,8 @@ def test_code_makes_stale_what_its_row_says(bases: Bases, name: str) -> None:
         assert_stale(bases, "toy", row)
         if "/formats/" in name or row & {"fetch_target", "fetch_drafter", "prepare_prompts"}:
             assert_stale(bases, "elsewhere", row)
+        if "evaluate_published_drafter" in row:
+            assert_stale(bases, "compared", row)
 
 
 @pytest.mark.parametrize("name", RESOURCES)
@@ -152,6 +154,7 @@ def test_a_changed_command_makes_its_rule_stale(bases: Bases, file: str, rule: s
     path = bases.dry_runs.project.folder / "rules" / file
     elsewhere = ("fetch_target", "fetch_drafter", "prepare_prompts")
     base = "elsewhere" if rule in elsewhere else "toy"
+    base = "compared" if rule == "evaluate_published_drafter" else base
     with edited(path, old=f"python scripts/{rule}.py", new=f"python -u scripts/{rule}.py"):
         plan = bases.plan(base)
         assert plan.stale == expected({rule}, plan, set(bases.sources(base)))
