@@ -101,12 +101,7 @@ def stage_settings(config: Config, stage: str, name: str = "") -> dict[str, Any]
             stored = _without(config["hidden_states"], "transfer", "mooncake")
             return {**stored, "layer_ids": train["target_layer_ids"], **trust}
         case "fetch_drafter":
-            origin = published_drafters(config).get(name, {})
-            if origin != train.get("from", {}):
-                return {**origin, "key": "evaluate.published", **trust}
-            shape = _pick(train, "algorithm", "layers", "block_size", "target_layer_ids")
-            shape |= _pick(train, "mask_token", "sliding_window", "full_attention_layers")
-            return {**origin, **shape, **_pick(train, "draft_vocabulary"), **trust}
+            return _drafter_to_fetch(config, published_drafters(config).get(name, {}))
         case "train_drafter":
             states = config["hidden_states"]
             origin = {"hidden_states": states["mode"], "transfer": states["transfer"]}
@@ -198,14 +193,26 @@ def known_target(config: Config, root: Path) -> Path | None:
 def published_drafter(config: Config, section: str, key: str) -> str:
     """Return the name of the published drafter that a key names; "" if it names none.
 
-    Its eight digits are a digest of where it comes from and of the target that completes it, so
-    one that is named twice is brought once.
+    Its eight digits are a digest of where it comes from, of what it must fit, and of the target
+    that completes it: one that is named twice for the same use is brought once, and runs with
+    other uses of it have folders of their own.
     """
     published = config[section].get(key)
     if published is None:
         return ""
-    origin = digest([published, target_folder(config)])[:8]
-    return f"{config['target']['name']}@{origin}"
+    settings = _drafter_to_fetch(config, published)
+    return f"{config['target']['name']}@{digest([settings, target_folder(config)])[:8]}"
+
+
+def _drafter_to_fetch(config: Config, origin: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that bring a published drafter: to train on from it, or to measure it."""
+    train = config["train"]
+    trust = {"trust_remote_code": config["target"]["trust_remote_code"]}
+    if origin != train.get("from", {}):
+        return {**origin, "key": "evaluate.published", **trust}
+    shape = _pick(train, "algorithm", "layers", "block_size", "target_layer_ids", "mask_token")
+    shape |= _pick(train, "sliding_window", "full_attention_layers", "draft_vocabulary")
+    return {**origin, **shape, **trust}
 
 
 def drafter_folder(config: Config, section: str, key: str) -> str:

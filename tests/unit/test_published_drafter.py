@@ -569,8 +569,11 @@ def test_each_drafter_and_target_has_a_folder_of_its_own():
     one = configuration(**{"from": {"hub": {**HUB}}})
     other = configuration(**{"from": {"hub": {**HUB, "revision": "b" * 40}}})
     moved = {**one, "target": {**one["target"], "name": "another"}}
-    names = {published_drafter(config, "train", "from") for config in (one, other, moved)}
-    assert len(names) == 3
+    reshaped = {**one, "train": {**one["train"], "mask_token": "<|other|>"}}
+    names = {published_drafter(config, "train", "from") for config in (one, other, moved, reshaped)}
+    assert len(names) == 4
+    measured = {**configuration(), "evaluate": {"published": {"hub": {**HUB}}}}
+    assert published_drafter(measured, "evaluate", "published") not in {"", *names}
     assert published_drafter(configuration(), "train", "from") == ""
 
 
