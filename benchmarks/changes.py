@@ -1,9 +1,11 @@
 """Measure what a change costs: how much of a whole build is made again, in time.
 
-Usage: .venv/bin/python benchmarks/changes.py [--cores 2] [--folder FOLDER] [--only CHANGE ...]
+Usage: .venv/bin/python benchmarks/changes.py [--cores 2] [--rows 70] [--folder FOLDER]
+           [--only CHANGE ...]
 
-Builds the toy run of one epoch with a target from a folder (the target itself is not counted),
-then makes each change in a copy of the finished build. FOLDER keeps the build for another call.
+Builds the toy run of one epoch with at most so many rows of each source, and makes each change in a
+copy of the finished build. Bringing the target is not counted: it lies in a folder. FOLDER keeps
+the build for another call.
 """
 
 import argparse
@@ -28,7 +30,7 @@ from generated import conversations
 
 from lib.conversation import to_record
 
-NEW_ROWS = 60
+NEW_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def add_source(folder: Path) -> None:
 
 
 def change_quota(folder: Path) -> None:
-    configure(folder, lambda config: config["sources"][0].update(quota=35))
+    configure(folder, lambda config: config["sources"][0].update(quota=10))
 
 
 def change_template(folder: Path) -> None:
@@ -68,7 +70,7 @@ def change_training(folder: Path) -> None:
 CHANGES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "nothing": ("nothing", lambda folder: None),
     "source": (f"a thirteenth source of {NEW_ROWS} rows", add_source),
-    "quota": ("the quota of one source (70 rows to 35)", change_quota),
+    "quota": ("the quota of one source (to 10 rows)", change_quota),
     "template": ("the chat template, where it lists tools", change_template),
     "training": ("a setting of the training", change_training),
 }
@@ -77,12 +79,13 @@ CHANGES: dict[str, tuple[str, Callable[[Path], None]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cores", default="2", help="cores for Snakemake")
+    parser.add_argument("--rows", type=int, default=70, help="of each source, at most")
     parser.add_argument("--folder", type=Path, help="keeps the whole build")
     parser.add_argument("--only", nargs="*", default=list(CHANGES), choices=CHANGES)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         base = args.folder or Path(name, "base")
-        whole = build(base, args.cores)
+        whole = build(base, args.rows, args.cores)
         show("the whole build", whole, whole)
         for change in args.only:
             title, apply = CHANGES[change]
@@ -93,12 +96,13 @@ def main() -> None:
             shutil.rmtree(folder)
 
 
-def build(folder: Path, cores: str) -> Times:
+def build(folder: Path, rows: int, cores: str) -> Times:
     """Make the whole build, unless the folder has it; return its times."""
     kept = folder / "times.json"
     if not kept.exists():
         copy_project(folder)
         configure(folder, lambda config: config["train"].update(epochs=1))
+        configure(folder, lambda config: [s.update(max_samples=rows) for s in config["sources"]])
         snakemake(folder, "--cores", cores, "weights")
         built = next((folder / "models").glob("toy@*"))
         built.rename(folder / "target")

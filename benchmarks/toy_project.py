@@ -14,8 +14,10 @@ def copy_project(folder: Path) -> Path:
     """Copy what the repository holds, and nothing that runs made; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for part in PARTS:
-        copy = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
-        copy(ROOT / part, folder / part)
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, folder / part, dirs_exist_ok=True)
+        else:
+            shutil.copy(ROOT / part, folder / part)
     return folder
 
 
