@@ -134,6 +134,7 @@ def test_a_cancelled_training_goes_on_in_another_job(project: Project, cluster: 
         ("train_drafter", "CANCELLED"): 1,
         ("train_drafter", "COMPLETED"): 1,
         ("export_drafter", "COMPLETED"): 1,
+        ("plot_training", "COMPLETED"): 1,
     }
     for training in submitted(project, cluster)[:2]:
         assert training.record["TresPerJob"] == "gres:gpu:2"
