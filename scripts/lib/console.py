@@ -5,7 +5,6 @@ terminal gets one line when the stage starts, a progress bar (or a line every te
 there is no terminal), and one line with the result and the time that it took.
 """
 
-import errno
 import os
 import shutil
 import signal
@@ -20,11 +19,11 @@ from typing import TextIO
 
 from tqdm import tqdm
 
+from lib.files import says_disk_is_full
 from lib.jobs import MAIN_PROCESS
 
 _SECONDS_BETWEEN_LINES = 10.0
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _LITTLE = 2**20
 """Free bytes of a disk that is taken to be full when a stage fails."""
 
@@ -157,8 +156,7 @@ def _note_traceback() -> None:
 
 def _advice(error: Exception, log: Path) -> str:
     """Say what to do about a full disk, which libraries report in many ways; else nothing."""
-    is_full = isinstance(error, OSError) and error.errno in _FULL
-    if is_full or shutil.disk_usage(log.parent).free < _LITTLE:
+    if says_disk_is_full(error) or shutil.disk_usage(log.parent).free < _LITTLE:
         return "; the disk is full: make room, and give the same command again"
     return ""
 

@@ -3,12 +3,11 @@
 import os
 import shutil
 from collections.abc import Callable
-from errno import EDQUOT, ENOSPC
 from hashlib import sha256
 from pathlib import Path
 
 from lib.console import Progress, Stage
-from lib.files import atomic_path, remove
+from lib.files import atomic_path, remove, says_disk_is_full
 from lib.sizes import show_bytes
 
 
@@ -41,7 +40,7 @@ def download(
             with stage.progress(f"bytes of {path.name}") as progress:
                 go_on(partial, progress)
         except OSError as error:
-            if error.errno not in (ENOSPC, EDQUOT):
+            if not says_disk_is_full(error):
                 raise
             raise ValueError(
                 f"no space left for {path}: make room and run the same command again, "

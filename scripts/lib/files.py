@@ -1,5 +1,6 @@
 """Files that appear whole or not at all."""
 
+import errno
 import hashlib
 import json
 import os
@@ -9,6 +10,13 @@ from contextlib import contextmanager
 from glob import escape
 from pathlib import Path
 from typing import Any
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def says_disk_is_full(error: BaseException) -> bool:
+    """Return whether an error is that of a full disk, or of a quota that is used up."""
+    return isinstance(error, OSError) and error.errno in _FULL
 
 
 @contextmanager
