@@ -1,24 +1,19 @@
 """A copy of the project that a benchmark runs, and how its figures are printed."""
 
-import shutil
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PARTS = ("Snakefile", "config", "envs", "profiles", "resources", "rules", "scripts")
+sys.path.append(str(ROOT / "tests"))
+
+from workflow import project  # noqa: E402
 
 
 def copy_project(folder: Path) -> Path:
     """Copy what the repository holds, and nothing that runs made; return the folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for part in PARTS:
-        if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, folder / part, dirs_exist_ok=True)
-        else:
-            shutil.copy(ROOT / part, folder / part)
-    return folder
+    return project.copy_project(folder).folder
 
 
 def snakemake(folder: Path, *arguments: str) -> str:
